@@ -1,0 +1,1 @@
+"""Succinct indexes over token sequences, and beam search constrained by them."""

@@ -1,0 +1,1 @@
+"""The decoding engines of :mod:`succinct` on a GPU."""
