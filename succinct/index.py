@@ -300,6 +300,10 @@ class Index:
         tokens, offsets = _ragged(sequences)
         out = np.empty(len(offsets) - 1, np.int64)
         self._core.lookup(tokens, offsets, out)
+        if isinstance(sequences, KeyTable) and sequences.numbers is not None:
+            by_number = np.empty_like(out)
+            by_number[sequences.numbers] = out
+            return by_number
         return out
 
     def _key_numbers(self, states: States) -> Numbers:
@@ -545,8 +549,7 @@ def _listed(sequence: Any) -> Any:
 def _ragged(sequences: Any) -> tuple[Tokens, Numbers]:
     """Tokens and offsets of rows, of an iterable of sequences, or of a table."""
     if isinstance(sequences, KeyTable):
-        tokens, offsets = sequences.by_number()
-        return np.ascontiguousarray(tokens, np.uint32), offsets
+        return np.ascontiguousarray(sequences.tokens, np.uint32), sequences.offsets
     if isinstance(sequences, np.ndarray) and sequences.ndim == 2:
         rows = _args.tokens(sequences, "rows")
         return _flat(rows), np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]

@@ -2,4 +2,9 @@
 
 from .table import KeyTable
 
-__all__ = ["KeyTable"]
+
+class ItemMap:
+    """Names of items by key number."""
+
+
+__all__ = ["ItemMap", "KeyTable"]

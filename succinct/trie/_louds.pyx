@@ -6,6 +6,7 @@ Arguments are arrays of the right type, checked by the caller; what a state or a
 is checked here, since neither a caller's states nor the contents of a file are trusted.
 """
 
+from cpython.number cimport PyNumber_AsSsize_t
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from succinct.bits.bitvector cimport (
@@ -24,6 +25,11 @@ cdef uint64_t ONE_PLACE = <uint64_t>1 << PLACE_SHIFT
 cdef uint64_t DEAD = <uint64_t>-1
 cdef uint64_t NOWHERE = <uint64_t>-1  # the place of a link that points outside the tail
 cdef uint64_t NO_TOKEN = <uint64_t>-1
+
+
+cdef str _shown(items):
+    """A sequence for an error message, cut if it is long."""
+    return repr(items) if len(items) <= 20 else f"{list(items[:20])} and {len(items) - 20} more"
 
 
 cdef class LoudsCore:
@@ -162,6 +168,20 @@ cdef class LoudsCore:
             for i in range(states.shape[0]):
                 out[i] = self.step(states[i], tokens[i])
 
+    def walk_items(self, items):
+        """The state of a prefix given as a list or tuple of integers."""
+        cdef uint64_t state = 0
+        cdef int64_t token
+        for item in items:
+            try:
+                token = PyNumber_AsSsize_t(item, OverflowError)
+            except OverflowError:
+                token = -1
+            if not 0 <= token < 0xffffffff:
+                raise ValueError(f"token {item} in {_shown(items)} is out of range (0..2**32 - 2)")
+            state = self.step(state, token)
+        return state
+
     def walk(self, const uint32_t[::1] tokens):
         """The state of a prefix."""
         cdef uint64_t state = 0
@@ -203,6 +223,22 @@ cdef class LoudsCore:
                     children[at] = self.entered(v)
                     at += 1
                     v += 1
+
+    def expand(self, uint64_t state):
+        """Whether a state is that of a key, the tokens and the states of its continuations."""
+        cdef uint64_t v, k, at
+        cdef list tokens = [], states = []
+        if state > NODE_MASK:
+            at = self.place_in_tail(state)
+            if at != NOWHERE:
+                tokens.append(packed_get(&self.tokens, at))
+                states.append(state & NODE_MASK if bits_get(&self.ends, at) else state + ONE_PLACE)
+        else:
+            v = self.first_child(state)
+            for k in range(<uint64_t>self.degree(state)):
+                tokens.append(self.label(v + k))
+                states.append(self.entered(v + k))
+        return self.ends_key(state), tokens, states
 
     def is_terminal(self, const uint64_t[::1] states, uint8_t[::1] out):
         """Whether each state is that of a key."""
