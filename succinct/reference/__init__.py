@@ -1,1 +1,28 @@
+"""The contract in pure Python: documentation that runs, and the oracle of the tests.
 
+Nothing here is fast, and nothing imports numpy or another part of the library.
+"""
+
+from succinct.reference.beam import Result, beam_search
+from succinct.reference.bits import BitVector, EliasFano, PackedArray
+from succinct.reference.trie import DEAD, Trie
+from succinct.reference.wire import (
+    batch_from_bytes,
+    batch_to_bytes,
+    record_from_bytes,
+    record_to_bytes,
+)
+
+__all__ = [
+    "DEAD",
+    "BitVector",
+    "EliasFano",
+    "PackedArray",
+    "Result",
+    "Trie",
+    "batch_from_bytes",
+    "batch_to_bytes",
+    "beam_search",
+    "record_from_bytes",
+    "record_to_bytes",
+]

@@ -1,0 +1,170 @@
+"""Every implementation of each contract, in one table; the suites run over all rows.
+
+A new implementation is one more row. What differs between implementations (numpy arrays here,
+lists there) is levelled here, so that the tests compare Python values: a tuple is one sequence,
+a list is many of something.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from succinct import reference
+
+DEAD = reference.DEAD
+
+
+def to_python(value: Any) -> Any:
+    """Arrays to lists, numpy scalars to Python's, also inside tuples."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple):
+        return tuple(to_python(item) for item in value)
+    return value
+
+
+def to_numpy(argument: Any) -> Any:
+    """A list of numbers to an array; anything else stays."""
+    if not isinstance(argument, list) or any(isinstance(item, tuple) for item in argument):
+        return argument
+    if all(type(item) is int for item in argument):  # no floats in between: they lose bits
+        dtype = np.uint64 if max(argument, default=0) >= 2**63 else np.int64
+        return np.array(argument, dtype=dtype)
+    return np.array(argument)
+
+
+class Plain:
+    """An object of the library that takes and gives Python values; `raw` is the object."""
+
+    def __init__(self, raw: Any) -> None:
+        self.raw = raw
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self.raw, name)
+        if not callable(attribute):
+            return to_python(attribute)
+        return lambda *args: to_python(attribute(*map(to_numpy, args)))
+
+    def __getitem__(self, key: Any) -> Any:
+        return to_python(self.raw[to_numpy(key)])
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def __contains__(self, item: Any) -> bool:
+        return item in self.raw
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(to_python, self.raw)
+
+
+# Bits
+
+
+def library_class(name: str) -> Any:
+    """A class of `succinct` whose constructors give `Plain` objects."""
+
+    def construct(constructor: str | None, *args: Any, **options: Any) -> Plain:
+        import succinct
+
+        cls = getattr(succinct, name)
+        call = getattr(cls, constructor) if constructor else cls
+        return Plain(call(*map(to_numpy, args), **options))
+
+    class Constructors:
+        def __call__(self, *args: Any, **options: Any) -> Plain:
+            return construct(None, *args, **options)
+
+        def __getattr__(self, constructor: str) -> Callable[..., Plain]:
+            return lambda *args, **options: construct(constructor, *args, **options)
+
+    return Constructors()
+
+
+NAMES = ("BitVector", "PackedArray", "EliasFano")
+BITS = {
+    "reference": SimpleNamespace(**{name: getattr(reference, name) for name in NAMES}),
+    "library": SimpleNamespace(**{name: library_class(name) for name in NAMES}),
+}
+
+# Indexes, with a beam search over each
+
+
+class ReferenceIndex(reference.Trie):
+    def search(self, token_ids: Any, logprobs: Any, **options: Any) -> list[list[Any]]:
+        return reference.beam_search(self, token_ids, logprobs, **options)
+
+    def search_bytes(self, token_ids: Any, logprobs: Any, **options: Any) -> bytes:
+        found = self.search(token_ids, logprobs, **options)
+        return reference.batch_to_bytes([[result[:2] for result in query] for query in found])
+
+
+class LibraryIndex(Plain):
+    def result(self, token_ids: Any, logprobs: Any, **options: Any) -> Any:
+        from succinct import beam_search
+
+        shape = len(token_ids), len(token_ids[0]), len(token_ids[0][0]) if token_ids[0] else 1
+        tokens = np.array(token_ids, dtype=np.int64).reshape(shape)
+        values = np.array(logprobs, dtype=np.float32).reshape(shape)
+        return beam_search(self.raw, tokens, values, **options)
+
+    def search(self, token_ids: Any, logprobs: Any, **options: Any) -> list[list[Any]]:
+        found = self.result(token_ids, logprobs, **options)
+        return [
+            [
+                reference.Result(score, tuple(sequence), logprob)
+                for score, sequence, logprob in zip(
+                    query.scores.tolist(), query.sequences, query.logprobs.tolist(), strict=True
+                )
+            ]
+            for query in found
+        ]
+
+    def search_bytes(self, token_ids: Any, logprobs: Any, **options: Any) -> bytes:
+        return self.result(token_ids, logprobs, **options).to_bytes()
+
+
+def build_louds(sequences: Any, **layout: Any) -> LibraryIndex:
+    from succinct import KeyTable, LoudsTrie
+
+    return LibraryIndex(LoudsTrie.build(KeyTable.from_sequences(sequences), **layout))
+
+
+def save_and_load(sequences: Any, mmap: bool, **layout: Any) -> LibraryIndex:
+    from succinct import load
+
+    built = build_louds(sequences, **layout)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "index.safetensors"
+        built.raw.save(path)
+        return LibraryIndex(load(path, mmap=mmap))  # a mapped file outlives its name
+
+
+INDEXES: dict[str, Callable[[Any], Any]] = {
+    "reference": ReferenceIndex,
+    "louds": lambda sequences: build_louds(sequences, tail=False),
+    "louds-tail": lambda sequences: build_louds(sequences, tail=True),
+    "louds-auto": lambda sequences: build_louds(sequences, tail="auto"),
+    "louds-mapped": lambda sequences: save_and_load(sequences, mmap=True, tail=True),
+    "louds-loaded": lambda sequences: save_and_load(sequences, mmap=False, tail=False),
+}
+IN_LEVEL_ORDER = {"reference", "louds", "louds-loaded"}  # number keys as a KeyTable does
+
+
+def over(table: dict[str, Any], name: str, only: set[str] | None = None) -> Any:
+    """Decorate a test to run for every row of a table, given to it as argument `name`."""
+    chosen = {row: table[row] for row in table if only is None or row in only}
+    return pytest.mark.parametrize(name, list(chosen.values()), ids=list(chosen))
+
+
+each_bits = over(BITS, "bits")
+each_index = over(INDEXES, "build")
+each_level_ordered = over(INDEXES, "build", IN_LEVEL_ORDER)
+each_library_index = over(INDEXES, "build", set(INDEXES) - {"reference"})
