@@ -116,9 +116,7 @@ def catalogs_over(alphabet):
 
 
 narrow_catalogs = repeated(
-    st.one_of(
-        catalogs_over(SMALL), catalogs_over(LABEL_BORDER), fans(100), fans(65536), fans(32)
-    )
+    st.one_of(catalogs_over(SMALL), catalogs_over(LABEL_BORDER), fans(100), fans(65536), fans(32))
 )
 """Catalogs whose vocabulary is small enough for masks."""
 
@@ -157,9 +155,7 @@ def proposals(draw, catalog, duplicates=False):
     any_token = st.one_of(st.sampled_from(alphabet), st.sampled_from([3, 65533, MAX_TOKEN]))
     token_ids, values = [], []
     for _ in range(n_steps):
-        tokens = draw(
-            st.lists(any_token, min_size=0, max_size=n_tokens, unique=not duplicates)
-        )
+        tokens = draw(st.lists(any_token, min_size=0, max_size=n_tokens, unique=not duplicates))
         padding = n_tokens - len(tokens)
         row = draw(st.lists(logprobs, min_size=len(tokens), max_size=len(tokens)))
         # Padding may hold any token, also one that is proposed already or is none at all.

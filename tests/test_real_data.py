@@ -1,7 +1,6 @@
 """Real catalogs: Semantic IDs of shop items, and place and species names in cl100k tokens."""
 
 import base64
-import csv
 import gzip
 import lzma
 from bisect import bisect_left
@@ -29,9 +28,9 @@ each_names = pytest.mark.parametrize("name", NAMES)
 
 def read_items(folder, name):
     """The item names and the code of each."""
-    with gzip.open(folder / "sid" / f"{name}.tsv.gz", "rt", encoding="utf-8", newline="") as file:
-        lines = list(csv.reader(file, delimiter="\t"))
-    return [line[0] for line in lines], [tuple(map(int, line[1:])) for line in lines]
+    with gzip.open(folder / "sid" / f"{name}.tsv.gz", "rt", encoding="utf-8") as file:
+        lines = [line.rstrip("\n").split("\t") for line in file]
+    return [item for item, _ in lines], [tuple(map(int, code.split())) for _, code in lines]
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +108,9 @@ def draw_proposals(random, draw_key, n_queries, n_steps, n_tokens):
     token_ids, logprobs = [], []
     for _ in range(n_queries):
         keys = [draw_key() for _ in range(n_tokens)]
-        steps = [list(dict.fromkeys(key[i] for key in keys if len(key) > i)) for i in range(n_steps)]
+        steps = [
+            list(dict.fromkeys(key[i] for key in keys if len(key) > i)) for i in range(n_steps)
+        ]
         token_ids.append([step + [0] * (n_tokens - len(step)) for step in steps])
         logprobs.append(
             [[-random.randrange(1, 60) / 8 for _ in step] + [-np.inf] * (n_tokens - len(step))
