@@ -120,10 +120,9 @@ narrow_catalogs = repeated(
 )
 """Catalogs whose vocabulary is small enough for masks."""
 
-catalogs = st.one_of(
-    narrow_catalogs,
-    repeated(st.one_of(catalogs_over(LARGE), fans(MAX_TOKEN - 200), ragged(st.integers(0, MAX_TOKEN)))),
-)  # fmt: skip
+any_tokens = st.integers(0, MAX_TOKEN)
+wide_catalogs = repeated(st.one_of(catalogs_over(LARGE), fans(MAX_TOKEN - 200), ragged(any_tokens)))
+catalogs = st.one_of(narrow_catalogs, wide_catalogs)
 
 
 @st.composite

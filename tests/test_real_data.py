@@ -4,7 +4,9 @@ import base64
 import gzip
 import lzma
 from bisect import bisect_left
+from itertools import pairwise
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,10 +22,8 @@ SEMANTIC_IDS = (
     "genrec_instruments",
 )
 NAMES = ("geonames_600k", "ncbi_taxa_600k")
-N_SEARCHES = 1000
 
 each_semantic_ids = pytest.mark.parametrize("name", SEMANTIC_IDS)
-each_names = pytest.mark.parametrize("name", NAMES)
 
 
 def read_items(folder, name):
@@ -34,36 +34,18 @@ def read_items(folder, name):
 
 
 @pytest.fixture(scope="module")
-def titles(shared_data):
-    """Read and tokenize a list of names, once: flat uint32 tokens and int64 offsets."""
+def encoding(shared_data):
+    """The cl100k tokenizer."""
     tiktoken = pytest.importorskip("tiktoken")
     with lzma.open(shared_data / "cl100k_base.tiktoken.xz", "rb") as file:
         ranks = {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, file)}
-    encoding = tiktoken.Encoding(
+    return tiktoken.Encoding(
         "cl100k_base",
         pat_str=r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+"""
         r"""| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s""",
         mergeable_ranks=ranks,
         special_tokens={},
     )
-    cache = {}
-
-    def read(name):
-        if name not in cache:
-            with lzma.open(shared_data / f"{name}.txt.xz", "rt", encoding="utf-8") as file:
-                lines = file.read().split("\n")
-            rows = encoding.encode_ordinary_batch([line for line in lines if line], num_threads=2)
-            offsets = np.zeros(len(rows) + 1, dtype=np.int64)
-            np.cumsum([len(row) for row in rows], out=offsets[1:])
-            tokens = np.fromiter((t for row in rows for t in row), np.uint32, offsets[-1])
-            cache[name] = tokens, offsets
-        return cache[name]
-
-    return read
-
-
-def rows_of(tokens, offsets, numbers):
-    return [tuple(tokens[offsets[i] : offsets[i + 1]].tolist()) for i in numbers]
 
 
 class SortedKeys:
@@ -85,7 +67,7 @@ class SortedKeys:
     @classmethod
     def from_flat(cls, tokens, offsets):
         data, ends = tokens.astype(">u4").tobytes(), (4 * offsets).tolist()
-        return cls(data[start:end] for start, end in zip(ends, ends[1:], strict=False))
+        return cls(data[start:end] for start, end in pairwise(ends))
 
     def at_or_after(self, prefix, rank=0):
         place = bisect_left(self.keys, prefix) + rank
@@ -103,41 +85,44 @@ class SortedKeys:
         return len(following) > len(prefix) and following.startswith(prefix)
 
 
-def draw_proposals(random, draw_key, n_queries, n_steps, n_tokens):
+def draw_proposals(random, draw_keys, n_queries, n_steps, n_tokens):
     """Proposals that follow a few keys, with ties in the scores, and some padding."""
     token_ids, logprobs = [], []
     for _ in range(n_queries):
-        keys = [draw_key() for _ in range(n_tokens)]
+        keys = draw_keys(random, n_tokens)
         steps = [
-            list(dict.fromkeys(key[i] for key in keys if len(key) > i)) for i in range(n_steps)
+            list(dict.fromkeys(key[step] for key in keys if len(key) > step))
+            for step in range(n_steps)
         ]
-        token_ids.append([step + [0] * (n_tokens - len(step)) for step in steps])
+        padding = [n_tokens - len(step) for step in steps]
+        token_ids.append([step + [0] * n for step, n in zip(steps, padding, strict=True)])
         logprobs.append(
-            [[-random.randrange(1, 60) / 8 for _ in step] + [-np.inf] * (n_tokens - len(step))
-             for step in steps]
-        )  # fmt: skip
+            [
+                [-random.randrange(1, 60) / 8 for _ in step] + [-np.inf] * n
+                for step, n in zip(steps, padding, strict=True)
+            ]
+        )
     return token_ids, logprobs
 
 
-SETTINGS = (
-    {"beam_width": 10},
-    {"beam_width": 4, "length_penalty": 5.0, "max_results": 20},
-    {"beam_width": 16, "length_penalty": 0.6, "min_token_logprob": -6.5, "min_logprob": -20.0},
-    {"beam_width": [3, 8, 2, 8], "max_results": 8},
-)
-
-
-def check_searches(indexes, oracle, draw_key, n_searches, seed):
-    """Compare searches of each index with the reference, in batches over all settings."""
-    random = Random(seed)
+def check_searches(indexes, oracle, draw_keys, n_steps, n_searches=1000):
+    """Compare searches of each index with the reference, a batch for each set of options."""
+    random = Random(n_searches)
+    settings = (
+        {"beam_width": 10},
+        {"beam_width": 4, "length_penalty": 5.0, "max_results": 20},
+        {"beam_width": 16, "length_penalty": 0.6, "min_token_logprob": -6.5, "min_logprob": -30},
+        {"beam_width": [3, 8, 2, 8] * (n_steps // 4), "max_results": 8},
+    )
     n_found = 0
-    for options in SETTINGS:
-        token_ids, logprobs = draw_proposals(random, draw_key, n_searches // len(SETTINGS), 4, 10)
+    for options in settings:
+        n_queries = n_searches // len(settings)
+        token_ids, logprobs = draw_proposals(random, draw_keys, n_queries, n_steps, n_tokens=10)
         expected = reference.beam_search(oracle, token_ids, logprobs, **options)
         n_found += sum(map(len, expected))
         for index in indexes:
             assert index.search(token_ids, logprobs, **options) == expected
-    assert n_found > n_searches // 2
+    assert n_found > n_searches
 
 
 # Semantic IDs
@@ -185,88 +170,70 @@ def test_items_that_collide_stay_findable(shared_data, name, tmp_path):
 @each_semantic_ids
 def test_searches_over_semantic_ids(shared_data, name):
     _, codes = read_items(shared_data, name)
-    random = Random(2)
-    draw_key = lambda: random.choice(codes)  # noqa: E731
-    trie = reference.Trie(codes)
-    check_searches(
-        [INDEXES[row](codes) for row in INDEXES if row != "reference"],
-        trie, draw_key, N_SEARCHES, seed=3,
-    )  # fmt: skip
+    indexes = [INDEXES[row](codes) for row in INDEXES if row != "reference"]
+    oracle = reference.Trie(codes)
+    check_searches(indexes, oracle, lambda random, n: random.choices(codes, k=n), n_steps=4)
 
 
 def test_sorted_keys_search_as_the_reference_trie(shared_data):
     """The lean stand-in of the large catalogs is held against the reference itself."""
     _, codes = read_items(shared_data, SEMANTIC_IDS[0])
-    random = Random(4)
-    cut = [code[: random.randrange(1, 4)] for code in codes]  # keys that are prefixes of keys
-    draw_key = lambda: random.choice(codes)  # noqa: E731
+    cut = [code[: 1 + i % 3] for i, code in enumerate(codes)]  # keys that are prefixes of keys
     oracle = SortedKeys.from_tuples(codes + cut)
     index = INDEXES["reference"](codes + cut)
-    check_searches([index], oracle, draw_key, 200, seed=5)
+    check_searches([index], oracle, lambda random, n: random.choices(codes, k=n), n_steps=4)
 
 
 # Names
 
 
-@pytest.fixture(scope="module")
-def name_indexes(titles, tmp_path_factory):
-    """Build the indexes of a list of names, once: in memory, and saved and loaded."""
+@pytest.fixture(scope="module", params=NAMES)
+def names(request, shared_data, encoding, tmp_path_factory):
+    """A list of names as flat tokens and offsets, with the indexes of it: built once."""
     from succinct import KeyTable, LoudsTrie, load
 
-    cache = {}
-
-    def build(name):
-        if name not in cache:
-            cache.clear()  # one catalog at a time in memory
-            keys = KeyTable.from_flat(*titles(name))
-            built = {tail: LoudsTrie.build(keys, tail=tail) for tail in (False, True)}
-            path = tmp_path_factory.mktemp(name) / "index.safetensors"
-            built[True].save(path)
-            built["loaded"] = load(path, mmap=True)
-            cache[name] = keys, built
-        return cache[name]
-
-    return build
+    with lzma.open(shared_data / f"{request.param}.txt.xz", "rt", encoding="utf-8") as file:
+        rows = [tuple(encoding.encode_ordinary(line.rstrip("\n"))) for line in file]
+    offsets = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum([len(row) for row in rows], out=offsets[1:])
+    tokens = np.fromiter((token for row in rows for token in row), np.uint32, offsets[-1])
+    keys = KeyTable.from_flat(tokens, offsets)
+    indexes = {tail: LoudsTrie.build(keys, tail=tail) for tail in (False, True)}
+    path = tmp_path_factory.mktemp(request.param) / "index.safetensors"
+    indexes[True].save(path)
+    indexes["loaded"] = load(path, mmap=True)
+    return SimpleNamespace(rows=rows, tokens=tokens, offsets=offsets, keys=keys, indexes=indexes)
 
 
 @pytest.mark.slow
-@each_names
-def test_names_are_found(titles, name_indexes, name):
-    tokens, offsets = titles(name)
-    n_rows = len(offsets) - 1
-    assert n_rows > 590_000
-    keys, indexes = name_indexes(name)
-    assert np.array_equal(np.bincount(keys.key_ids) >= 1, np.ones(keys.n_keys, dtype=bool))
+def test_names_are_found(names):
+    rows, known = names.rows, set(names.rows)
+    assert len(rows) == 600_000
+    assert names.keys.n_keys == len(known)
+    assert np.array_equal(np.unique(names.keys.key_ids), np.arange(len(known)))
     random = Random(6)
-    sample = random.sample(range(n_rows), 2000)
-    rows = rows_of(tokens, offsets, range(n_rows))
-    known = set(rows)
-    assert keys.n_keys == len(known)
-    others = [(*rows[i][:-1], random.randrange(100_256)) for i in sample]
-    others += [(*rows[i], random.randrange(100_256)) for i in sample]
-    others += [rows[i][:-1] for i in sample if len(rows[i]) > 1]
+    sample = random.sample(rows, 2000)
+    others = [(*row[:-1], random.randrange(100_256)) for row in sample]
+    others += [(*row, random.randrange(100_256)) for row in sample]
+    others += [row[:-1] for row in sample if len(row) > 1]
     expected = [other in known for other in others]
-    for index in indexes.values():
+    assert not all(expected)
+    for index in names.indexes.values():
         assert index.n_keys == len(known)
         numbers = index.key_ids(rows)
-        assert numbers.min() == 0
-        assert numbers.max() == index.n_keys - 1
-        assert np.array_equal(np.unique(numbers), np.arange(index.n_keys))
-        assert np.array_equal(index.from_table_ids(keys.key_ids), numbers)
-        assert [tuple(index.key(int(numbers[i]))) for i in sample] == [rows[i] for i in sample]
+        assert np.array_equal(np.unique(numbers), np.arange(len(known)))  # a bijection
+        assert np.array_equal(index.from_table_ids(names.keys.key_ids), numbers)
+        assert [index.key(index.key_id(row)) for row in sample] == sample
         assert [number >= 0 for number in index.key_ids(others)] == expected
-    assert not all(expected)
 
 
 @pytest.mark.slow
-@each_names
-def test_searches_over_names(titles, name_indexes, name):
-    tokens, offsets = titles(name)
-    _, indexes = name_indexes(name)
-    random = Random(7)
+def test_searches_over_names(names):
+    def neighbours(random, n):
+        """Rows that lie close together: the lists are sorted, so they share prefixes."""
+        place = random.randrange(len(names.rows) - 50)
+        return random.sample(names.rows[place : place + 50], n)
 
-    def draw_key():
-        return rows_of(tokens, offsets, [random.randrange(len(offsets) - 1)])[0]
-
-    oracle = SortedKeys.from_flat(tokens, offsets)
-    check_searches(map(LibraryIndex, indexes.values()), oracle, draw_key, N_SEARCHES, seed=8)
+    oracle = SortedKeys.from_flat(names.tokens, names.offsets)
+    indexes = [LibraryIndex(index) for index in names.indexes.values()]
+    check_searches(indexes, oracle, neighbours, n_steps=8)

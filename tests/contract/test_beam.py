@@ -150,9 +150,9 @@ def test_minus_zero_counts_as_zero(build):
 @each_index
 def test_padding_is_exempt_from_every_check(build):
     catalog = [(1, 2)]
-    found = search(
-        build, catalog, [[1, 1, -1, 2**40], [2, 2, 2, 0]], [[-1.0, -INF, -INF, -INF], [-INF, -INF, -1.0, -INF]]
-    )  # fmt: skip
+    steps = [[1, 1, -1, 2**40], [2, 2, 2, 0]]
+    logprobs = [[-1.0, -INF, -INF, -INF], [-INF, -INF, -1.0, -INF]]
+    found = search(build, catalog, steps, logprobs)
     assert found == [((1, 2), -2.0)]
 
 
