@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from contextlib import ExitStack
 from typing import IO, Any
 
 import numpy as np
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from . import _scan
 from .sequences import NO_OFFSETS, Sequences, joined, narrowest
-from .sorting import sorted_unique
+from .sorting import gathered, sorted_unique
 
 # Below this, more time goes into the number of pieces than into their rows.
-_LEAST_LIMIT = 1 << 16
+LEAST_LIMIT = 1 << 16
 
 
 def default_limit() -> int:
@@ -43,7 +43,6 @@ def sort_chunks(
 
     In memory as long as the stream is small enough for that, through files otherwise.
     """
-    limit = max(limit, _LEAST_LIMIT)
     stream, held, work = iter(chunks), [], 0
     for chunk in stream:
         held.append(chunk)
@@ -54,40 +53,35 @@ def sort_chunks(
         rows = joined(held)
         return sorted_unique(rows), rows if keep else None
 
-    spool = Spool(temp_dir, np.dtype(np.uint32)) if keep else None
-
     def everything() -> Iterator[Sequences]:
         held.reverse()
         while held:
             yield held.pop()
         yield from stream
 
-    def spooled() -> Iterator[Sequences]:
-        for chunk in everything():
-            if spool is not None:
-                spool.append(chunk)
-            yield chunk
-
-    rows = merged(spooled(), limit, temp_dir)
-    return rows, spool.finish() if spool is not None else None
+    if not keep:
+        return merged(everything(), limit, temp_dir), None
+    with Spool(temp_dir, np.dtype(np.uint32)) as spool:
+        rows = merged(map(spool.passed, everything()), limit, temp_dir)
+        return rows, spool.finish()
 
 
 def merged(chunks: Iterable[Sequences], limit: int, temp_dir: str | None) -> Sequences:
     """External merge sort: sorted runs, then one bucket of all runs after another."""
-    limit = max(limit, _LEAST_LIMIT)
     runs = [_written(run, temp_dir) for run in _runs(chunks, limit // 2)]
     if len(runs) == 1:
         return runs[0]
     largest = max(run.largest for run in runs)
     n_buckets = -(-2 * sum(map(work_bytes, runs)) // limit)
     edges = [_lower_bounds(run, _splitters(runs, n_buckets)) for run in runs]
-    output = Spool(temp_dir, narrowest(largest))
-    for i in range(len(edges[0]) - 1):
-        parts = [
-            run.slice(int(edge[i]), int(edge[i + 1])) for run, edge in zip(runs, edges, strict=True)
-        ]
-        output.append(sorted_unique(joined(parts)))
-    return output.finish()
+    with Spool(temp_dir, narrowest(largest)) as output:
+        for i in range(len(edges[0]) - 1):
+            parts = [
+                run.slice(int(edge[i]), int(edge[i + 1]))
+                for run, edge in zip(runs, edges, strict=True)
+            ]
+            output.passed(sorted_unique(joined(parts)))
+        return output.finish(descent=-1)
 
 
 def pieces(rows: Sequences, limit: int) -> Iterator[Sequences]:
@@ -95,42 +89,49 @@ def pieces(rows: Sequences, limit: int) -> Iterator[Sequences]:
     count = max(1, -(-work_bytes(rows) // limit))
     step = max(1, -(-rows.n_rows // count))
     for start in range(0, rows.n_rows, step):
-        # What is known about the order of the whole says nothing about a part.
-        yield replace(rows.slice(start, min(start + step, rows.n_rows)), descent=1)
+        yield rows.slice(start, min(start + step, rows.n_rows))
 
 
 class Spool:
-    """Sequences appended to files, then mapped."""
+    """Sequences appended to two files, which are mapped by `finish` and closed by `with`."""
 
     def __init__(self, temp_dir: str | None, dtype: np.dtype[Any]) -> None:
-        self._dir, self._dtype = temp_dir, dtype
-        self._tokens = tempfile.TemporaryFile(dir=temp_dir)  # noqa: SIM115 (closed in finish)
-        self._ends = tempfile.TemporaryFile(dir=temp_dir)  # noqa: SIM115
+        self._dtype = dtype
         self._n_rows = self._n_tokens = self._largest = 0
         self._lengths: set[int] = set()
+        with ExitStack() as files:
+            self._tokens = files.enter_context(tempfile.TemporaryFile(dir=temp_dir))
+            self._ends = files.enter_context(tempfile.TemporaryFile(dir=temp_dir))
+            self._files = files.pop_all()
 
-    def append(self, rows: Sequences) -> None:
-        if not rows.n_rows:
-            return
-        self._tokens.write(rows.tokens.astype(self._dtype, copy=False).data)
-        # Offsets are written for fixed lengths too: a later chunk may have another length.
-        (rows.bounds()[1:] + self._n_tokens).tofile(self._ends)
-        self._n_rows += rows.n_rows
-        self._n_tokens += len(rows.tokens)
-        self._largest = max(self._largest, rows.largest)
-        self._lengths.add(rows.length)
+    def __enter__(self) -> Spool:
+        return self
 
-    def finish(self) -> Sequences:
-        with self._tokens, self._ends:
-            length = self._lengths.pop() if len(self._lengths) == 1 else 0
-            tokens = _mapped(self._tokens, self._dtype, self._n_tokens)
-            offsets = NO_OFFSETS
-            if not length:
-                # The first offset, 0, is not in the file; it is put in front of the others.
-                offsets = np.empty(self._n_rows + 1, np.int64)
-                offsets[0] = 0
-                offsets[1:] = _mapped(self._ends, np.dtype(np.int64), self._n_rows)
-            return Sequences(tokens, offsets, length, self._n_rows, self._largest)
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
+
+    def passed(self, rows: Sequences) -> Sequences:
+        """Appends the rows and returns them."""
+        if rows.n_rows:
+            rows.tokens.astype(self._dtype, copy=False).tofile(self._tokens)
+            # Offsets are written for fixed lengths too: a later chunk may have another length.
+            (rows.bounds()[1:] + self._n_tokens).tofile(self._ends)
+            self._n_rows += rows.n_rows
+            self._n_tokens += len(rows.tokens)
+            self._largest = max(self._largest, rows.largest)
+            self._lengths.add(rows.length)
+        return rows
+
+    def finish(self, descent: int = 0) -> Sequences:
+        """All rows that were appended, mapped from the files."""
+        length = self._lengths.pop() if len(self._lengths) == 1 else 0
+        tokens = _mapped(self._tokens, self._dtype, self._n_tokens)
+        offsets = NO_OFFSETS
+        if not length:
+            # The first offset, 0, is not in the file; it is put in front of the others.
+            offsets = np.zeros(self._n_rows + 1, np.int64)
+            offsets[1:] = _mapped(self._ends, np.dtype(np.int64), self._n_rows)
+        return Sequences(tokens, offsets, length, self._n_rows, self._largest, descent)
 
 
 def _mapped(file: IO[bytes], dtype: np.dtype[Any], size: int) -> NDArray[Any]:
@@ -155,9 +156,9 @@ def _runs(chunks: Iterable[Sequences], limit: int) -> Iterator[Sequences]:
 
 
 def _written(run: Sequences, temp_dir: str | None) -> Sequences:
-    spool = Spool(temp_dir, narrowest(run.largest))
-    spool.append(run)
-    return spool.finish()
+    with Spool(temp_dir, narrowest(run.largest)) as spool:
+        spool.passed(run)
+        return spool.finish(descent=-1)
 
 
 def _splitters(runs: list[Sequences], n_buckets: int) -> Sequences:
@@ -165,17 +166,11 @@ def _splitters(runs: list[Sequences], n_buckets: int) -> Sequences:
     total = sum(run.n_rows for run in runs)
     step = max(1, total // (32 * n_buckets))
     samples = [
-        _scan_rows(run, np.arange(min(step // 2, run.n_rows - 1), run.n_rows, step)) for run in runs
+        gathered(run, np.arange(min(step // 2, run.n_rows - 1), run.n_rows, step)) for run in runs
     ]
     sample = sorted_unique(joined(samples))
     chosen = np.unique(np.arange(1, n_buckets) * sample.n_rows // n_buckets)
-    return _scan_rows(sample, chosen.astype(np.int64))
-
-
-def _scan_rows(rows: Sequences, numbers: NDArray[np.int64]) -> Sequences:
-    from .sorting import gathered
-
-    return gathered(rows, numbers)
+    return gathered(sample, chosen.astype(np.int64))
 
 
 def _lower_bounds(run: Sequences, splitters: Sequences) -> NDArray[np.int64]:

@@ -23,7 +23,8 @@ class Sequences:
     """`n_rows` checked sequences: rows of `length` tokens, or bounded by `offsets` if that is 0.
 
     `largest` is the largest token (0 without rows). `descent` is the first row that is smaller
-    than its predecessor (-1: sorted); `repeats` counts rows equal to their predecessor.
+    than its predecessor, -1 if there is none and 0 if that is not known. In sorted rows `repeats`
+    counts those that are equal to their predecessor.
     """
 
     tokens: Tokens
@@ -31,7 +32,7 @@ class Sequences:
     length: int
     n_rows: int
     largest: int
-    descent: int = -1
+    descent: int = 0
     repeats: int = 0
 
     @property
@@ -44,19 +45,21 @@ class Sequences:
             return np.arange(self.n_rows + 1, dtype=np.int64) * self.length
         return self.offsets
 
-    def span(self, row: int) -> tuple[int, int]:
+    def span(self, start: int, stop: int) -> tuple[int, int]:
+        """Where the tokens of rows [start, stop) lie."""
         if self.length:
-            return row * self.length, (row + 1) * self.length
-        return int(self.offsets[row]), int(self.offsets[row + 1])
+            return start * self.length, stop * self.length
+        return int(self.offsets[start]), int(self.offsets[stop])
 
     def slice(self, start: int, stop: int) -> Sequences:
-        """Rows [start, stop) as views (offsets are moved to start from 0, hence copied)."""
-        first, last = self.span(start)[0], self.span(stop - 1)[1] if stop > start else 0
+        """Rows [start, stop): tokens as a view, offsets moved to start from 0."""
+        first, last = self.span(start, stop)
         offsets = NO_OFFSETS
         if not self.length:
             offsets = self.offsets[start : stop + 1] - first
-        tokens = self.tokens[first : max(first, last)]
-        return Sequences(tokens, offsets, self.length, stop - start, self.largest)
+        tokens = self.tokens[first:last]
+        descent = -1 if self.descent < 0 and not self.repeats else 0
+        return Sequences(tokens, offsets, self.length, stop - start, self.largest, descent)
 
 
 def narrowest(largest: int) -> np.dtype[Any]:

@@ -102,21 +102,21 @@ def sorted_unique(rows: Sequences) -> Sequences:
             return rows
         changed = np.empty(rows.n_rows, np.uint8)
         _scan.differs(rows.tokens, rows.offsets, rows.length, changed)
-        return gathered(rows, np.flatnonzero(changed))
+        return gathered(rows, np.flatnonzero(changed), descent=-1)
     columns = _columns(rows)
     if columns is None:
         order, distinct = sorted_order(rows)
-        return gathered(rows, order[distinct])
+        return gathered(rows, order[distinct], descent=-1)
     words = _packed(rows, columns)
     words.sort()
     words = words[_changes(words)]
     low, shift, mask = columns
     tokens: Tokens = np.empty(len(words) * rows.length, narrowest(rows.largest))
     _scan.unpack_rows(words, rows.length, 0, rows.length, low, shift, mask, tokens)
-    return Sequences(tokens, NO_OFFSETS, rows.length, len(words), rows.largest)
+    return Sequences(tokens, NO_OFFSETS, rows.length, len(words), rows.largest, descent=-1)
 
 
-def gathered(rows: Sequences, order: NDArray[np.int64]) -> Sequences:
+def gathered(rows: Sequences, order: NDArray[np.int64], descent: int = 0) -> Sequences:
     """Rows order[0], order[1], ... copied one after another, in the narrowest dtype that fits."""
     offsets = NO_OFFSETS
     size = len(order) * rows.length
@@ -127,7 +127,7 @@ def gathered(rows: Sequences, order: NDArray[np.int64]) -> Sequences:
     tokens = np.empty(size, rows.tokens.dtype)
     _scan.gather(rows.tokens, rows.offsets, rows.length, order, tokens)
     tokens = tokens.astype(narrowest(rows.largest), copy=False)
-    return Sequences(tokens, offsets, rows.length, len(order), rows.largest)
+    return Sequences(tokens, offsets, rows.length, len(order), rows.largest, descent)
 
 
 _Columns = tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.uint64]]
@@ -184,7 +184,7 @@ def _sort_few(
     """Finishes the tied rows: big-endian bytes compare as the tokens do."""
     keys = []
     for number, row in zip(group.tolist(), order[active].tolist(), strict=True):
-        start, stop = rows.span(row)
+        start, stop = rows.span(row, row + 1)
         keys.append((number, rows.tokens[start + depth : stop].astype(">u4").tobytes(), row))
     keys.sort()
     order[active] = [row for _, _, row in keys]

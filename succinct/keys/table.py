@@ -368,7 +368,7 @@ class KeyTable:
             raise IndexError(f"key number {number} is not in [0, {self.n_keys})")
         self._number()
         place = number if self._places is None else int(self._places[number])
-        start, stop = self._rows.span(place)
+        start, stop = self._rows.span(place, place + 1)
         return tuple(self._rows.tokens[start:stop].tolist())
 
     def key_id(self, sequence: Iterable[int]) -> int:
@@ -426,7 +426,7 @@ def _limit(memory_limit: int | None) -> int:
         return external.default_limit()
     if memory_limit <= 0:
         raise ValueError(f"memory_limit must be a positive number of bytes, not {memory_limit}")
-    return memory_limit
+    return max(memory_limit, external.LEAST_LIMIT)
 
 
 def _equal_lengths(chunks: Iterable[Sequences]) -> Iterator[Sequences]:
