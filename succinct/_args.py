@@ -1,0 +1,105 @@
+"""Checks of arguments that several layers share: what came, what was expected, and where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+MAX_TOKEN = 2**32 - 2
+
+
+def integers(x: Any, what: str) -> npt.NDArray[Any]:
+    """An array of any integer dtype from an array-like; nothing is converted silently.
+
+    Raises
+    ------
+    TypeError
+        If the elements are not integers (booleans and floats are none).
+    ValueError
+        If an element does not fit into 64 bits, or a nested list is ragged.
+    """
+    try:
+        array = np.asarray(x)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{what} must be a regular array of integers: {error}") from None
+    if array.dtype.kind in "iu":
+        return array
+    if not isinstance(x, np.ndarray):
+        if array.size == 0:
+            return array.astype(np.int64)
+        # A list that mixes small and large integers comes out as floats or objects.
+        exact = np.asarray(x, dtype=np.object_)
+        if all(isinstance(v, (int, np.integer)) for v in exact.flat):
+            outside = [i for i, v in enumerate(exact.flat) if not 0 <= v < 2**64]
+            if outside:
+                raise ValueError(
+                    f"{what}{place(exact, outside[0])} = {exact.flat[outside[0]]} is out of range"
+                )
+            return exact.astype(np.uint64)
+    raise TypeError(f"{what} must be integers, got {describe(x, array)}")
+
+
+def describe(x: Any, array: npt.NDArray[Any]) -> str:
+    """What came, in the words of an error message."""
+    if isinstance(x, np.ndarray) or array.ndim:
+        return f"an array of dtype {array.dtype}"
+    return f"{x!r} ({type(x).__name__})"
+
+
+def place(array: npt.NDArray[Any], flat_index: int) -> str:
+    """The index of a flat position in an array of any shape, as it is written: ``[3, 17]``."""
+    if array.ndim == 0:
+        return ""
+    return str([int(i) for i in np.unravel_index(flat_index, array.shape)])
+
+
+def _in_range(
+    array: npt.NDArray[Any], low: int, high: int, what: str, error: type[Exception]
+) -> None:
+    if array.size and (int(array.min()) < low or int(array.max()) > high):
+        flat = array.reshape(-1)
+        bad = int(np.flatnonzero((flat < low) | (flat > high))[0])
+        wanted = f"{low}..{high}" if high >= low else "none is valid"
+        raise error(f"{what}{place(array, bad)} = {int(flat[bad])} is out of range ({wanted})")
+
+
+def positions(x: Any, limit: int, what: str = "position") -> npt.NDArray[np.int64]:
+    """Contiguous int64 positions in [0, limit).
+
+    Raises
+    ------
+    IndexError
+        If one is out of range; the message names its place.
+    """
+    array = integers(x, what)
+    _in_range(array, 0, limit - 1, what, IndexError)
+    return np.ascontiguousarray(array, dtype=np.int64).reshape(array.shape)
+
+
+def values64(x: Any, what: str = "value") -> npt.NDArray[np.uint64]:
+    """Contiguous uint64 values from non-negative integers.
+
+    Raises
+    ------
+    ValueError
+        If one is negative; the message names its place.
+    """
+    array = integers(x, what)
+    if array.dtype.kind == "i":
+        _in_range(array, 0, 2**63 - 1, what, ValueError)
+    return np.ascontiguousarray(array, dtype=np.uint64).reshape(array.shape)
+
+
+def tokens(x: Any, what: str = "token") -> npt.NDArray[np.uint32]:
+    """Contiguous uint32 tokens.
+
+    Raises
+    ------
+    ValueError
+        If one is negative or greater than 2**32 - 2; the message names its place.
+    """
+    array = integers(x, what)
+    _in_range(array, 0, MAX_TOKEN, what, ValueError)
+    return np.ascontiguousarray(array, dtype=np.uint32).reshape(array.shape)

@@ -1,0 +1,51 @@
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+
+cdef extern from "succinct/bits/rank_select.h" nogil:
+    const int BLOCK_SHIFT
+    const int BLOCK_WORDS
+    const int SUPER_SHIFT
+    const int SAMPLE_SPACING
+    ctypedef struct bitvector_t:
+        const uint64_t *words
+        const uint64_t *supers
+        const uint32_t *blocks
+        const uint32_t *samples1
+        const uint32_t *samples0
+        uint64_t length
+        uint64_t ones
+        uint32_t shift1
+        uint32_t shift0
+    ctypedef struct packed_t:
+        const uint64_t *words
+        uint64_t length
+        uint64_t mask
+        uint32_t width
+    int bits_get(const bitvector_t *, uint64_t) noexcept
+    uint64_t bits_rank1(const bitvector_t *, uint64_t) noexcept
+    uint64_t bits_select1(const bitvector_t *, uint64_t) noexcept
+    uint64_t bits_select0(const bitvector_t *, uint64_t) noexcept
+    uint64_t bits_next_zero(const bitvector_t *, uint64_t) noexcept
+    uint64_t bits_next_one(const bitvector_t *, uint64_t) noexcept
+    uint64_t bits_fill_blocks(const uint64_t *, uint64_t, uint32_t *, uint64_t *) noexcept
+    void bits_fill_samples(const bitvector_t *, int, uint32_t, uint32_t *) noexcept
+    uint64_t packed_get(const packed_t *, uint64_t) noexcept
+    void packed_put(uint64_t *, uint32_t, uint64_t, uint64_t) noexcept
+
+
+ctypedef uint64_t (*query_t)(const bitvector_t *, uint64_t) noexcept nogil
+
+
+cdef class BitVector:
+    cdef bitvector_t v
+    cdef readonly object words
+    cdef readonly object blocks
+    cdef readonly object supers
+    cdef readonly object samples1
+    cdef readonly object samples0
+    cdef int _build(self, object words, uint64_t length) except -1
+    cdef object _query(self, query_t query, object i, int64_t limit, str what)
+
+
+# A Python or numpy integer; arrays, 0-d ones too, take the slower road.
+cdef bint is_scalar(object x)

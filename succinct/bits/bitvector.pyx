@@ -1,0 +1,309 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: embedsignature=True, embedsignature.format=python
+"""A bit-vector with rank and select."""
+
+from cpython.number cimport PyIndex_Check, PyNumber_AsSsize_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+import numpy as np
+
+from succinct._args import integers, positions
+from succinct.bits.lanes import BitLanes
+
+
+cdef bint is_scalar(object x):
+    return PyIndex_Check(x) and not isinstance(x, np.ndarray)
+
+
+cdef void run(query_t query, const bitvector_t *v, const int64_t[::1] q, int64_t[::1] out) \
+        noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(q.shape[0]):
+        out[i] = <int64_t>query(v, <uint64_t>q[i])
+
+
+cdef uint64_t rank0(const bitvector_t *v, uint64_t i) noexcept nogil:
+    return i - bits_rank1(v, i)
+
+
+cdef uint32_t sample_shift(uint64_t count, uint64_t length):
+    """The largest shift with 2^shift <= count * SAMPLE_SPACING / length."""
+    cdef uint32_t shift = 0
+    while length and (2 << shift) * <double>length <= <double>count * SAMPLE_SPACING:
+        shift += 1
+    return shift
+
+
+cdef class BitVector:
+    """A sequence of bits with rank and select in (almost) constant time.
+
+    The bits lie in plain 64-bit words. A 32-bit count for every block of 512 bits serves rank
+    (the layout of Zhou, Andersen and Kaminsky's poppy, DOI 10.1007/978-3-642-38527-8_15, with
+    one level less); select starts from the block of a sampled one or zero, a sample about every
+    4096 bits at any density, and scans the few blocks up to the next sample.
+
+    Make one with :meth:`from_bools`, :meth:`from_indices` or :meth:`from_words`.
+
+    Notes
+    -----
+    Space: the bits, 6.25 % for rank, at most 1.6 % for both selects. Time: O(1) for access and
+    rank; select is O(1) where ones are spread evenly and O(log n) at worst. Lengths beyond
+    2**32 bits are fine.
+
+    Every query takes an integer and returns an ``int``, or takes an array of integers of any
+    shape and returns an int64 array of that shape. Positions and numbers out of range raise
+    ``IndexError``, non-integers ``TypeError``.
+
+    Examples
+    --------
+    >>> from succinct import BitVector
+    >>> bits = BitVector.from_bools([1, 0, 1, 1])
+    >>> len(bits), bits.count(), bits[1]
+    (4, 3, False)
+    >>> bits.rank1(3), bits.select1(2), bits.select0(0)
+    (2, 3, 1)
+    >>> bits.rank1([0, 4]).tolist()
+    [0, 3]
+    """
+
+    def __init__(self):
+        raise TypeError(
+            "make a BitVector with from_bools(bools), from_indices(indices, length) "
+            "or from_words(words, length)"
+        )
+
+    cdef int _build(self, object words, uint64_t length) except -1:
+        """Take padded words and build the directory."""
+        cdef uint64_t n_blocks = (length >> BLOCK_SHIFT) + 1
+        cdef uint64_t count
+        cdef uint32_t shift
+        cdef const uint64_t[::1] w = words
+        cdef uint32_t[::1] blocks = np.empty(n_blocks, np.uint32)
+        cdef uint64_t[::1] supers = np.empty(((n_blocks - 1) >> SUPER_SHIFT) + 1, np.uint64)
+        cdef uint32_t[::1] samples
+        with nogil:
+            count = bits_fill_blocks(&w[0], n_blocks, &blocks[0], &supers[0])
+        self.v.words = &w[0]
+        self.v.blocks = &blocks[0]
+        self.v.supers = &supers[0]
+        self.v.length = length
+        self.v.ones = count
+        self.words = words
+        self.blocks = blocks.base
+        self.supers = supers.base
+        cdef int zeros
+        for zeros in range(2):
+            count = length - self.v.ones if zeros else self.v.ones
+            shift = sample_shift(count, length)
+            samples = np.empty(((count + (<uint64_t>1 << shift) - 1) >> shift) + 1, np.uint32)
+            with nogil:
+                bits_fill_samples(&self.v, zeros, shift, &samples[0])
+            if zeros:
+                self.v.shift0, self.v.samples0, self.samples0 = shift, &samples[0], samples.base
+            else:
+                self.v.shift1, self.v.samples1, self.samples1 = shift, &samples[0], samples.base
+        for array in (self.words, self.blocks, self.supers, self.samples1, self.samples0):
+            array.flags.writeable = False
+        return 0
+
+    @staticmethod
+    def from_bools(bools):
+        """A vector from one-dimensional booleans, or integers that are 0 or 1."""
+        array = np.asarray(bools)
+        if array.ndim != 1:
+            raise ValueError(f"expected one dimension of bools, got shape {array.shape}")
+        if array.dtype != np.bool_:
+            array = integers(bools, "bools")
+            wrong = (array != 0) & (array != 1)
+            if wrong.any():
+                bad = int(np.flatnonzero(wrong)[0])
+                raise ValueError(f"bools[{bad}] must be 0 or 1, got {array[bad]}")
+            array = array.astype(np.bool_)
+        words = np.zeros(BLOCK_WORDS * (array.size // 512 + 1), np.uint64)
+        packed = np.packbits(array, bitorder="little")
+        words.view(np.uint8)[: packed.size] = packed
+        cdef BitVector self = BitVector.__new__(BitVector)
+        self._build(words, array.size)
+        return self
+
+    @staticmethod
+    def from_indices(indices, length):
+        """A vector of `length` bits of which those at `indices` (any order) are one."""
+        length = _length(length)
+        cdef int64_t[::1] at = positions(indices, length, "indices").reshape(-1)
+        array = np.zeros(BLOCK_WORDS * (length // 512 + 1), np.uint64)
+        cdef uint64_t[::1] words = array
+        cdef Py_ssize_t i
+        with nogil:
+            for i in range(at.shape[0]):
+                words[at[i] >> 6] |= <uint64_t>1 << (at[i] & 63)
+        cdef BitVector self = BitVector.__new__(BitVector)
+        self._build(array, length)
+        return self
+
+    @staticmethod
+    def from_words(words, length):
+        """A vector of the first `length` bits of uint64 words; bit i is bit i % 64 of word i // 64.
+
+        The words are copied; what lies behind `length` is ignored.
+        """
+        length = _length(length)
+        source = np.asarray(words)
+        if source.dtype != np.uint64 or source.ndim != 1:
+            raise TypeError(
+                f"words must be a one-dimensional uint64 array, got {source.dtype} "
+                f"of shape {source.shape}"
+            )
+        used = (length + 63) // 64
+        if source.size < used:
+            raise ValueError(f"{length} bits need {used} words, got {source.size}")
+        array = np.zeros(BLOCK_WORDS * (length // 512 + 1), np.uint64)
+        array[:used] = source[:used]
+        if length % 64:
+            array[used - 1] &= np.uint64((1 << (length % 64)) - 1)
+        cdef BitVector self = BitVector.__new__(BitVector)
+        self._build(array, length)
+        return self
+
+    @staticmethod
+    def from_storage(words, length):
+        """A vector over padded words as a file holds them, without a copy.
+
+        `words` must be uint64, contiguous, ``8 * (length // 512 + 1)`` long and zero from bit
+        `length` on; otherwise ``ValueError``. The caller does not change them afterwards.
+        """
+        length = _length(length)
+        want = BLOCK_WORDS * (length // 512 + 1)
+        if words.dtype != np.uint64 or words.shape != (want,) or not words.flags.c_contiguous:
+            raise ValueError(
+                f"{length} bits need {want} contiguous uint64 words, "
+                f"got {words.dtype} of shape {words.shape}"
+            )
+        if int(words[length // 64]) >> (length % 64) or words[length // 64 + 1 :].any():
+            raise ValueError(f"bits behind the last of {length} are not zero")
+        cdef BitVector self = BitVector.__new__(BitVector)
+        self._build(words, length)
+        return self
+
+    def __len__(self):
+        return self.v.length
+
+    def count(self):
+        """The number of ones. O(1)."""
+        return self.v.ones
+
+    @property
+    def nbytes(self):
+        """Bytes of the words, the directory and the samples."""
+        return sum(
+            a.nbytes
+            for a in (self.words, self.blocks, self.supers, self.samples1, self.samples0)
+        )
+
+    def __getitem__(self, i):
+        """Bit i as a bool; a bool array for an array of positions; negative ones count back."""
+        cdef int64_t at
+        if is_scalar(i):
+            at = PyNumber_AsSsize_t(i, IndexError)
+            if at < 0:
+                at += self.v.length
+            if not 0 <= at < <int64_t>self.v.length:
+                raise IndexError(f"position {i} is out of range for {self.v.length} bits")
+            return bits_get(&self.v, at) != 0
+        if isinstance(i, slice):
+            return self.to_bools(i)
+        array = integers(i, "position")
+        array = positions(np.where(array < 0, array + self.v.length, array), self.v.length)
+        out = np.empty(array.size, np.bool_)
+        cdef const int64_t[::1] q = array.reshape(-1)
+        cdef uint8_t[::1] bits = out.view(np.uint8)
+        cdef Py_ssize_t k
+        with nogil:
+            for k in range(q.shape[0]):
+                bits[k] = bits_get(&self.v, q[k])
+        return _shaped(out, array)
+
+    cdef object _query(self, query_t query, object i, int64_t limit, str what):
+        cdef int64_t at
+        if is_scalar(i):
+            at = PyNumber_AsSsize_t(i, IndexError)
+            if not 0 <= at < limit:
+                raise IndexError(f"{what} {i} is out of range (0..{limit - 1})" if limit
+                                 else f"{what} {i} is out of range (there is none)")
+            return query(&self.v, at)
+        array = positions(i, limit, what)
+        out = np.empty(array.size, np.int64)
+        cdef const int64_t[::1] q = array.reshape(-1)
+        cdef int64_t[::1] o = out
+        with nogil:
+            run(query, &self.v, q, o)
+        return _shaped(out, array)
+
+    def rank1(self, i):
+        """Ones among the first i bits, 0 <= i <= len. O(1)."""
+        return self._query(bits_rank1, i, self.v.length + 1, "position")
+
+    def rank0(self, i):
+        """Zeros among the first i bits, 0 <= i <= len. O(1)."""
+        return self._query(rank0, i, self.v.length + 1, "position")
+
+    def select1(self, k):
+        """Position of one number k, counted from 0."""
+        return self._query(bits_select1, k, self.v.ones, "one number")
+
+    def select0(self, k):
+        """Position of zero number k, counted from 0."""
+        return self._query(bits_select0, k, self.v.length - self.v.ones, "zero number")
+
+    def next_zero(self, i):
+        """The first position >= i whose bit is zero, or len if there is none."""
+        return self._query(bits_next_zero, i, self.v.length + 1, "position")
+
+    def next_one(self, i):
+        """The first position >= i whose bit is one, or len if there is none."""
+        return self._query(bits_next_one, i, self.v.length + 1, "position")
+
+    def to_bools(self, at=slice(None)):
+        """The bits, or a slice of them, as a bool array."""
+        start, stop, step = at.indices(self.v.length)
+        if step != 1:
+            return self[np.arange(start, stop, step)]
+        stop = max(start, stop)
+        first = start // 64
+        words = self.words[first : (stop + 63) // 64]
+        bits = np.unpackbits(words.view(np.uint8), bitorder="little")
+        return bits[start - 64 * first : stop - 64 * first].astype(np.bool_)
+
+    def lane_arrays(self):
+        """The arrays behind the vector, for functions that numba compiles."""
+        return BitLanes(
+            self.words, self.blocks, self.supers, self.samples1, self.samples0,
+            np.int64(self.v.shift1), np.int64(self.v.shift0),
+        )
+
+    def __eq__(self, other):
+        if not isinstance(other, BitVector):
+            return NotImplemented
+        return len(self) == len(other) and bool((self.words == other.words).all())
+
+    __hash__ = None
+
+    def __reduce__(self):
+        return BitVector.from_storage, (self.words, len(self))
+
+    def __repr__(self):
+        return f"BitVector({len(self)} bits, {self.count()} ones)"
+
+
+def _length(length):
+    if not is_scalar(length):
+        raise TypeError(f"length must be an integer, got {length!r}")
+    length = int(length)
+    if not 0 <= length < 2**41:
+        raise ValueError(f"length must be in 0..2**41 - 1, got {length}")
+    return length
+
+
+def _shaped(out, like):
+    """An array of results in the shape of the queries; a plain scalar for a 0-d array."""
+    return out.reshape(like.shape) if like.ndim else out[0].item()
