@@ -33,7 +33,15 @@ cdef extern from "succinct/bits/rank_select.h" nogil:
     void packed_put(uint64_t *, uint32_t, uint64_t, uint64_t) noexcept
 
 
-ctypedef uint64_t (*query_t)(const bitvector_t *, uint64_t) noexcept nogil
+cdef extern from "succinct/bits/kernels.h" nogil:
+    ctypedef uint64_t (*bits_query_t)(const bitvector_t *, uint64_t) noexcept
+    ctypedef size_t (*bits_batch_t)(const bitvector_t *, const int64_t *, int64_t *, size_t,
+                                    uint64_t) noexcept
+    ctypedef struct bits_kernels_t:
+        const char *name
+        bits_query_t rank1, rank0, select1, select0
+        bits_batch_t rank1_batch, rank0_batch, select1_batch, select0_batch
+    const bits_kernels_t *kernels_for(const char *) noexcept
 
 
 cdef class BitVector:
@@ -44,7 +52,8 @@ cdef class BitVector:
     cdef readonly object samples1
     cdef readonly object samples0
     cdef int _build(self, object words, uint64_t length) except -1
-    cdef object _query(self, query_t query, object i, int64_t limit, str what)
+    cdef object _query(self, bits_query_t query, bits_batch_t batch, object i, object out,
+                       uint64_t limit, str what)
 
 
 # A Python or numpy integer; arrays, 0-d ones too, take the slower road.

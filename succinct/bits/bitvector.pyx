@@ -5,6 +5,8 @@
 from cpython.number cimport PyIndex_Check, PyNumber_AsSsize_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+import os
+
 import numpy as np
 
 from succinct._args import integers, positions
@@ -15,21 +17,67 @@ cdef bint is_scalar(object x):
     return PyIndex_Check(x) and not isinstance(x, np.ndarray)
 
 
-cdef void run(query_t query, const bitvector_t *v, const int64_t[::1] q, int64_t[::1] out) \
-        noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(q.shape[0]):
-        out[i] = <int64_t>query(v, <uint64_t>q[i])
+cdef size_t next_zero_batch(const bitvector_t *v, const int64_t *q, int64_t *out, size_t n,
+                            uint64_t limit) noexcept nogil:
+    cdef size_t i = 0
+    while i < n and <uint64_t>q[i] < limit:
+        out[i] = <int64_t>bits_next_zero(v, <uint64_t>q[i])
+        i += 1
+    return i
 
 
-cdef uint64_t rank0(const bitvector_t *v, uint64_t i) noexcept nogil:
-    return i - bits_rank1(v, i)
+cdef size_t next_one_batch(const bitvector_t *v, const int64_t *q, int64_t *out, size_t n,
+                           uint64_t limit) noexcept nogil:
+    cdef size_t i = 0
+    while i < n and <uint64_t>q[i] < limit:
+        out[i] = <int64_t>bits_next_one(v, <uint64_t>q[i])
+        i += 1
+    return i
+
+
+cdef const bits_kernels_t *kernels = NULL
+
+
+def use_isa(name=None):
+    """Choose the instruction set of rank and select, or the best one that the processor runs.
+
+    Parameters
+    ----------
+    name : {"portable", "x86-64-v3", "avx512"}, optional
+
+    Returns
+    -------
+    str
+        The name of the one in use.
+
+    Raises
+    ------
+    ValueError
+        If the processor does not run it; what was in use stays in use.
+
+    Notes
+    -----
+    Called at import with the environment variable ``SUCCINCT_ISA``. For tests and measurements:
+    the choice holds for the whole process and changes no result.
+    """
+    global kernels
+    cdef bytes wanted = (name or "").encode()
+    cdef const bits_kernels_t *found = kernels_for(<const char *>wanted if wanted else NULL)
+    if found == NULL:
+        runs = [n for n in ("portable", "x86-64-v3", "avx512") if kernels_for(n.encode()) != NULL]
+        raise ValueError(f"instruction set must be one of {', '.join(runs)}, got {name!r}")
+    kernels = found
+    return kernels.name.decode()
+
+
+use_isa(os.environ.get("SUCCINCT_ISA"))
 
 
 cdef uint32_t sample_shift(uint64_t count, uint64_t length):
-    """The largest shift with 2^shift <= count * SAMPLE_SPACING / length."""
+    """The smallest shift that puts samples about SAMPLE_SPACING bits apart or farther; 0.9 of it
+    is near enough, so that densities around a power of two do not double the distance."""
     cdef uint32_t shift = 0
-    while length and (2 << shift) * <double>length <= <double>count * SAMPLE_SPACING:
+    while (<double>length) * (1 << shift) < 0.9 * SAMPLE_SPACING * <double>count:
         shift += 1
     return shift
 
@@ -236,45 +284,65 @@ cdef class BitVector:
                 bits[k] = bits_get(&self.v, q[k])
         return _shaped(out, array)
 
-    cdef object _query(self, query_t query, object i, int64_t limit, str what):
+    cdef object _query(self, bits_query_t query, bits_batch_t batch, object i, object out,
+                       uint64_t limit, str what):
         cdef int64_t at
-        if is_scalar(i):
+        if out is None and is_scalar(i):
             at = PyNumber_AsSsize_t(i, IndexError)
-            if not 0 <= at < limit:
+            if <uint64_t>at >= limit:
                 raise IndexError(f"{what} {i} is out of range (0..{limit - 1})" if limit
                                  else f"{what} {i} is out of range (there is none)")
             return query(&self.v, at)
-        array = positions(i, limit, what)
-        out = np.empty(array.size, np.int64)
+        array = i
+        if type(i) is not np.ndarray or array.dtype != np.int64 or not array.flags.c_contiguous:
+            array = positions(i, limit, what)
+        result = np.empty(array.shape, np.int64) if out is None else _checked_out(out, array)
         cdef const int64_t[::1] q = array.reshape(-1)
-        cdef int64_t[::1] o = out
-        with nogil:
-            run(query, &self.v, q, o)
-        return _shaped(out, array)
+        cdef int64_t[::1] o = result.reshape(-1)
+        cdef size_t n = q.shape[0]
+        cdef size_t done = 0
+        if n:
+            with nogil:
+                done = batch(&self.v, &q[0], &o[0], n, limit)
+        if done < n:
+            positions(array, limit, what)  # raises and names the place
+        return result if array.ndim or out is not None else result[()].item()
 
-    def rank1(self, i):
-        """Ones among the first i bits, 0 <= i <= len. O(1)."""
-        return self._query(bits_rank1, i, self.v.length + 1, "position")
+    def rank1(self, i, out=None):
+        """Ones among the first i bits, 0 <= i <= len. O(1).
 
-    def rank0(self, i):
-        """Zeros among the first i bits, 0 <= i <= len. O(1)."""
-        return self._query(rank0, i, self.v.length + 1, "position")
+        Parameters
+        ----------
+        i : int or array_like of integers
+        out : int64 array, optional
+            C-contiguous, of the shape of `i`; it is filled and returned. After an error its
+            contents are undefined.
+        """
+        return self._query(kernels.rank1, kernels.rank1_batch, i, out, self.v.length + 1,
+                           "position")
 
-    def select1(self, k):
-        """Position of one number k, counted from 0."""
-        return self._query(bits_select1, k, self.v.ones, "one number")
+    def rank0(self, i, out=None):
+        """Zeros among the first i bits, 0 <= i <= len. O(1). `out` as in :meth:`rank1`."""
+        return self._query(kernels.rank0, kernels.rank0_batch, i, out, self.v.length + 1,
+                           "position")
 
-    def select0(self, k):
-        """Position of zero number k, counted from 0."""
-        return self._query(bits_select0, k, self.v.length - self.v.ones, "zero number")
+    def select1(self, k, out=None):
+        """Position of one number k, counted from 0. `out` as in :meth:`rank1`."""
+        return self._query(kernels.select1, kernels.select1_batch, k, out, self.v.ones,
+                           "one number")
 
-    def next_zero(self, i):
-        """The first position >= i whose bit is zero, or len if there is none."""
-        return self._query(bits_next_zero, i, self.v.length + 1, "position")
+    def select0(self, k, out=None):
+        """Position of zero number k, counted from 0. `out` as in :meth:`rank1`."""
+        return self._query(kernels.select0, kernels.select0_batch, k, out,
+                           self.v.length - self.v.ones, "zero number")
 
-    def next_one(self, i):
-        """The first position >= i whose bit is one, or len if there is none."""
-        return self._query(bits_next_one, i, self.v.length + 1, "position")
+    def next_zero(self, i, out=None):
+        """The first position >= i whose bit is zero, or len. `out` as in :meth:`rank1`."""
+        return self._query(bits_next_zero, next_zero_batch, i, out, self.v.length + 1, "position")
+
+    def next_one(self, i, out=None):
+        """The first position >= i whose bit is one, or len. `out` as in :meth:`rank1`."""
+        return self._query(bits_next_one, next_one_batch, i, out, self.v.length + 1, "position")
 
     def to_bools(self, at=slice(None)):
         """The bits, or a slice of them, as a bool array."""
@@ -315,6 +383,16 @@ def _length(length):
     if not 0 <= length < 2**41:
         raise ValueError(f"length must be in 0..2**41 - 1, got {length}")
     return length
+
+
+def _checked_out(out, array):
+    if not isinstance(out, np.ndarray) or out.dtype != np.int64 or out.shape != array.shape \
+            or not out.flags.c_contiguous or not out.flags.writeable:
+        raise ValueError(
+            f"out must be a writable C-contiguous int64 array of shape {array.shape}, got "
+            + (f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else repr(out))
+        )
+    return out
 
 
 def _shaped(out, like):

@@ -1,0 +1,24 @@
+/* Rank and select of one query and of batches, for several instruction sets in one extension.
+ *
+ * `kernels_for` picks a table of functions: the one asked for by name, or the best that the
+ * processor runs.
+ */
+#ifndef SUCCINCT_KERNELS_H
+#define SUCCINCT_KERNELS_H
+
+#include "succinct/bits/rank_select.h"
+
+typedef uint64_t (*bits_query_t)(const bitvector_t *, uint64_t);
+/* Answers queries up to the first that is not in [0, limit) and returns how many. */
+typedef size_t (*bits_batch_t)(const bitvector_t *, const int64_t *, int64_t *, size_t, uint64_t);
+
+typedef struct {
+    const char *name; /* "portable", "x86-64-v3" or "avx512" */
+    bits_query_t rank1, rank0, select1, select0;
+    bits_batch_t rank1_batch, rank0_batch, select1_batch, select0_batch;
+} bits_kernels_t;
+
+/* The named kernels, or the best ones for NULL; NULL if this processor does not run them. */
+const bits_kernels_t *kernels_for(const char *name);
+
+#endif
