@@ -1,0 +1,320 @@
+"""Beam search over proposals."""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from math import inf, isfinite, isnan
+from operator import index as as_int
+from typing import Any, SupportsIndex
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from succinct.decode.result import BeamResult
+
+_MAX_TOKEN = 2**32 - 2
+# Sorts behind every proposal.
+_ABSENT = np.uint64(2**64 - 1)
+# Ranks of a beam and of a proposal are packed in 32 bits together.
+_MAX_CANDIDATES = 2**32
+
+
+def beam_search(
+    index: Any,
+    token_ids: ArrayLike,
+    logprobs: ArrayLike,
+    *,
+    beam_width: int | Sequence[int],
+    max_results: int | None = None,
+    length_penalty: float = 0.0,
+    min_token_logprob: float = -inf,
+    min_logprob: float = -inf,
+    duplicates: str = "error",
+    num_threads: int | None = None,
+) -> BeamResult:
+    """Find the best keys of an index that can be composed of proposed tokens.
+
+    At each step a model proposes K tokens with their log-probabilities, the same for every beam.
+    A proposal is taken if it exceeds `min_token_logprob`, the sum with it exceeds `min_logprob`,
+    and the index has a key that goes on so. A key that is complete is a result; a prefix that
+    can be continued is kept for the next step if its sum is among the `beam_width` best. Of equal
+    sums the one with the better parent is better, then the one with the smaller token.
+
+    Parameters
+    ----------
+    index : LoudsTrie
+        Or any index that offers navigation to decoding engines.
+    token_ids : array_like of int, shape [Q, T, K] or [T, K]
+        Proposals of every query and step, any integer dtype, 0 to 2**32 - 2, in any order.
+        Tokens that the index does not know are allowed. [T, K] is one query.
+    logprobs : array_like of float, same shape
+        Their log-probabilities; computed with in float32. -inf marks padding: the token beside
+        it is not looked at.
+    beam_width : int or sequence of T ints
+        How many prefixes are kept after a step; one number, or one for each step.
+    max_results : int, optional
+        How many results a query has at most. By default the beam width, the widest if there
+        are several.
+    length_penalty : float
+        A result of n tokens is scored by its sum * (6 / (5 + n)) ** length_penalty, in float64.
+    min_token_logprob, min_logprob : float
+        Lower limits, rounded to float32, of what is taken; strict.
+    duplicates : {"error", "first"}
+        Whether a token that is proposed twice in one step is an error, or only its first
+        proposal counts.
+    num_threads : int, optional
+        Threads to spread the queries of a batch over; by default as many as the process may use
+        processors. Results do not depend on it.
+
+    Returns
+    -------
+    BeamResult
+        For each query, best first, `sequences`, `scores`, `logprobs`, `key_ids` and `states`.
+        There are fewer than `max_results` if no more keys were found; none is repeated.
+
+    Raises
+    ------
+    TypeError
+        If `index` is not an index, or an argument has the wrong type.
+    ValueError
+        If shapes disagree, a log-probability is NaN, a token is out of range or repeated, or
+        `beam_width`, `max_results`, `num_threads` is below 1. Nothing has been searched then.
+
+    Notes
+    -----
+    A step costs O(K log K) to sort the proposals, and for each beam the lesser of its number of
+    children and K binary searches among them; memory is O(T beam_width + max_results). The first
+    call of a process loads or compiles the engine.
+
+    The search is that of FlashTrie [1]_.
+
+    References
+    ----------
+    .. [1] FlashTrie, https://arxiv.org/abs/2607.10044
+
+    Examples
+    --------
+    >>> from succinct import KeyTable, LoudsTrie, beam_search
+    >>> trie = LoudsTrie.build(KeyTable.from_sequences([(1,), (1, 2), (3, 2)]))
+    >>> results = beam_search(trie, [[1, 3], [2, 9]], [[-1.0, -2.0], [-0.5, 0.0]], beam_width=2)
+    >>> results[0].sequences
+    [(1,), (1, 2), (3, 2)]
+    >>> results[0].scores
+    array([-1. , -1.5, -2.5])
+    """
+    if not (hasattr(index, "lanes") and hasattr(index, "lane_arrays")):
+        raise TypeError(f"index: expected an index such as LoudsTrie, got {type(index).__name__}")
+    if duplicates not in ("error", "first"):
+        raise ValueError(f'duplicates: expected "error" or "first", got {duplicates!r}')
+    min_token = _threshold("min_token_logprob", min_token_logprob)
+    min_sum = _threshold("min_logprob", min_logprob)
+    ids, values = _read_arrays(token_ids, logprobs)
+    _, n_steps, n_proposals = ids.shape
+    widths = _read_widths(beam_width, n_steps)
+    if max_results is None:
+        max_results = max(widths, default=1)
+    max_results = _at_least_one("max_results", max_results)
+    factors = _length_factors(length_penalty, n_steps)
+    threads = _read_threads(num_threads)
+    # Width beyond what can be filled costs no memory.
+    possible = 1
+    for step, width in enumerate(widths):
+        if possible * n_proposals >= _MAX_CANDIDATES:
+            raise ValueError(
+                f"step {step}: {possible} beams with {n_proposals} proposals each are too many; "
+                f"expected a product below {_MAX_CANDIDATES}"
+            )
+        possible = widths[step] = min(width, max(possible * n_proposals, 1), int(index.n_states))
+    tokens, sums, counts = _sort_proposals(ids, values, min_token, duplicates)
+
+    # Imports numba, which takes longer than most searches.
+    from succinct.decode._compile import compiled_search
+
+    search = compiled_search(index.lanes)
+    fixed = (np.array(widths, np.int64), min_sum, factors, min(max_results, int(index.n_keys)))
+    arrays = index.lane_arrays()
+    root = np.uint64(index.root)
+
+    def search_part(part: slice) -> Any:
+        return search(arrays, root, tokens[part], sums[part], counts[part], *fixed)
+
+    return _joined(_in_threads(search_part, len(tokens), threads))
+
+
+def _threshold(name: str, value: float) -> np.float32:
+    if isnan(value):
+        raise ValueError(f"{name} is nan")
+    with np.errstate(over="ignore", under="ignore"):
+        return np.float32(value)
+
+
+def _at_least_one(name: str, value: SupportsIndex) -> int:
+    try:
+        number = as_int(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected an int, got {type(value).__name__}") from None
+    if number < 1:
+        raise ValueError(f"{name}: expected at least 1, got {number}")
+    return number
+
+
+def _read_threads(num_threads: int | None) -> int:
+    if num_threads is not None:
+        return _at_least_one("num_threads", num_threads)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _read_widths(beam_width: int | Sequence[int], n_steps: int) -> list[int]:
+    if isinstance(beam_width, (str, bytes)) or not hasattr(beam_width, "__len__"):
+        return [_at_least_one("beam_width", beam_width)] * n_steps  # type: ignore[arg-type]
+    if getattr(beam_width, "ndim", 1) == 0:
+        return [_at_least_one("beam_width", beam_width)] * n_steps  # type: ignore[arg-type]
+    widths = list(beam_width)
+    if len(widths) != n_steps:
+        raise ValueError(
+            f"beam_width: expected one int, or {n_steps} for {n_steps} steps, got {len(widths)}"
+        )
+    return [_at_least_one(f"beam_width[{step}]", width) for step, width in enumerate(widths)]
+
+
+def _length_factors(length_penalty: float, n_steps: int) -> NDArray[np.float64]:
+    """What to multiply the sum of a key of each length by; entry 0 is not used."""
+    penalty = float(length_penalty)
+    if not isfinite(penalty):
+        raise ValueError(f"length_penalty: expected a finite number, got {penalty}")
+    factors = np.ones(n_steps + 1)
+    for length in range(1, n_steps + 1):
+        # Python's power, as every back end gets its factors from here.
+        try:
+            factors[length] = (6.0 / (5.0 + length)) ** penalty
+        except OverflowError:
+            raise ValueError(
+                f"length_penalty: {penalty} is too small for sequences of {length} tokens"
+            ) from None
+    return factors
+
+
+def _as_array(name: str, values: ArrayLike, kinds: str, what: str) -> NDArray[Any]:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ValueError(f"{name}: expected an array, got rows of different lengths") from None
+    if array.size == 0 and not isinstance(values, np.ndarray):
+        array = array.astype(np.int64)
+    if array.dtype.kind not in kinds:
+        raise TypeError(f"{name}: expected {what}, got {array.dtype}")
+    return array
+
+
+def _read_arrays(
+    token_ids: ArrayLike, logprobs: ArrayLike
+) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """Both as arrays [Q, T, K], checked for type and shape."""
+    ids = _as_array("token_ids", token_ids, "iu", "integers")
+    values = _as_array("logprobs", logprobs, "fiu", "floating point numbers")
+    if ids.ndim not in (2, 3):
+        raise ValueError(f"token_ids: expected shape [T, K] or [Q, T, K], got {ids.shape}")
+    if ids.shape != values.shape:
+        raise ValueError(
+            f"logprobs: expected the shape of token_ids, {ids.shape}, got {values.shape}"
+        )
+    with np.errstate(over="ignore", under="ignore"):
+        values = values.astype(np.float32)
+    if ids.ndim == 2:
+        ids, values = ids[None], values[None]
+    return ids, values
+
+
+def _first(mask: NDArray[np.bool_]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(int(mask.argmax()), mask.shape))
+
+
+def _sort_proposals(
+    ids: NDArray[Any], values: NDArray[np.float32], min_token: np.float32, duplicates: str
+) -> tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.int64]]:
+    """Check the proposals; give each step's usable ones first, tokens ascending, and their number.
+
+    Padding, repeated tokens and what `min_token` rejects are left out.
+    """
+    if ids.size == 0:
+        return ids.astype(np.uint32), values, np.zeros(ids.shape[:2], np.int64)
+    wrong = np.isnan(values)
+    if wrong.any():
+        raise ValueError(f"logprobs[{_place(*_first(wrong))}] is nan")
+    padding = values == -inf
+    if ids.dtype.itemsize == 8 or ids.dtype.kind == "i":
+        # Comparisons with plain ints are exact for every dtype.
+        outside = ~padding & ((ids < 0) | (ids > _MAX_TOKEN))
+        if outside.any():
+            at = _first(outside)
+            raise ValueError(
+                f"token_ids[{_place(*at)}]: expected 0 to {_MAX_TOKEN}, got {ids[at]}"
+            )
+    elif ids.dtype.itemsize == 4 and (~padding & (ids > _MAX_TOKEN)).any():
+        at = _first(~padding & (ids > _MAX_TOKEN))
+        raise ValueError(f"token_ids[{_place(*at)}]: expected 0 to {_MAX_TOKEN}, got {ids[at]}")
+
+    # Token above, position below: one sort orders the tokens and keeps repeated ones in order.
+    keys = ids.astype(np.uint64) << np.uint64(32)
+    keys |= np.arange(ids.shape[2], dtype=np.uint64)
+    keys[padding] = _ABSENT
+    keys.sort(axis=-1)
+    present = keys != _ABSENT
+    tokens = keys >> np.uint64(32)
+    repeated = np.zeros(keys.shape, np.bool_)
+    np.logical_and(tokens[..., 1:] == tokens[..., :-1], present[..., 1:], out=repeated[..., 1:])
+    if duplicates == "error" and repeated.any():
+        query, step, at = _first(repeated)
+        earlier, later = (int(key) & 0xFFFFFFFF for key in keys[query, step, at - 1 : at + 1])
+        raise ValueError(
+            f"token_ids[{query}, {step}]: token {int(tokens[query, step, at])} appears at "
+            f'{earlier} and {later}; pass duplicates="first" to use the first only'
+        )
+    sums = _gather(values, keys, present)
+    unused = present & (repeated | ~(sums > min_token))
+    if unused.any():
+        keys[unused] = _ABSENT
+        keys.sort(axis=-1)
+        present = keys != _ABSENT
+        sums = _gather(values, keys, present)
+    counts = np.count_nonzero(present, axis=-1).astype(np.int64)
+    return (keys >> np.uint64(32)).astype(np.uint32), sums, counts
+
+
+def _place(query: int, step: int, proposal: int) -> str:
+    return f"{query}, {step}, {proposal}"
+
+
+def _gather(
+    values: NDArray[np.float32], keys: NDArray[np.uint64], present: NDArray[np.bool_]
+) -> NDArray[np.float32]:
+    """Values at the positions in the lower halves of `keys`; anything where not `present`."""
+    positions = (keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    positions[~present] = 0
+    return np.take_along_axis(values, positions, axis=-1)
+
+
+def _in_threads(search_part: Any, n_queries: int, threads: int) -> list[Any]:
+    """Results of consecutive parts of the queries, in order."""
+    if threads == 1 or n_queries <= 1:
+        return [search_part(slice(0, n_queries))]
+    # More parts than threads: queries differ in cost.
+    n_parts = min(n_queries, 4 * threads)
+    bounds = [n_queries * i // n_parts for i in range(n_parts + 1)]
+    parts = [slice(*pair) for pair in zip(bounds[:-1], bounds[1:], strict=True)]
+    with ThreadPoolExecutor(min(threads, n_parts)) as pool:
+        return list(pool.map(search_part, parts))
+
+
+def _joined(parts: list[Any]) -> BeamResult:
+    n_results, scores, sums, numbers, states, lengths, tokens = (
+        np.concatenate(columns) if len(columns) > 1 else columns[0]
+        for columns in zip(*parts, strict=True)
+    )
+    offsets = np.zeros(len(n_results) + 1, np.int64)
+    np.cumsum(n_results, out=offsets[1:])
+    token_offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=token_offsets[1:])
+    return BeamResult(offsets, scores, token_offsets, tokens, sums, numbers, states)
