@@ -27,7 +27,7 @@ from succinct.errors import FormatError
 FORMAT = "succinct-tries"
 VERSION = 1
 
-_DTYPES = {
+_DTYPES: dict[str, np.dtype[Any]] = {
     "U8": np.dtype("u1"),
     "U16": np.dtype("<u2"),
     "U32": np.dtype("<u4"),
@@ -57,8 +57,8 @@ class IndexFile:
 
 
 def _chunks(array: Array) -> list[memoryview]:
-    data = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
-    return [data[i : i + _CHUNK] for i in range(0, len(data), _CHUNK)]
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return [data[i : i + _CHUNK].data for i in range(0, len(data), _CHUNK)]
 
 
 def _crc32(array: Array) -> str:
@@ -68,9 +68,7 @@ def _crc32(array: Array) -> str:
     return f"{crc:08x}"
 
 
-def write(
-    path: StrPath, kind: str, params: Mapping[str, Any], arrays: Mapping[str, Array]
-) -> None:
+def write(path: StrPath, kind: str, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     """Write an index file: a temporary file beside the target, fsync, rename.
 
     Raises

@@ -44,7 +44,7 @@ class Index:
 
     _core: Any  # the compiled part, with the same methods on checked arrays
     items: ItemMap | None
-    lanes: ClassVar[types.ModuleType]
+    lanes: ClassVar[types.ModuleType]  # the scalar functions that engines compile
 
     def __init_subclass__(cls) -> None:
         _KINDS[cls.__name__] = cls
@@ -202,7 +202,9 @@ class Index:
         return self._core.walk(array)  # type: ignore[no-any-return]
 
     @overload
-    def advance(self, states: int | np.integer[Any], tokens: int | np.integer[Any]) -> np.uint64: ...
+    def advance(
+        self, states: int | np.integer[Any], tokens: int | np.integer[Any]
+    ) -> np.uint64: ...
     @overload
     def advance(self, states: npt.ArrayLike, tokens: npt.ArrayLike) -> Any: ...
     def advance(self, states: Any, tokens: Any) -> Any:

@@ -249,9 +249,7 @@ def _sort_proposals(
         outside = ~padding & ((ids < 0) | (ids > _MAX_TOKEN))
         if outside.any():
             at = _first(outside)
-            raise ValueError(
-                f"token_ids[{_place(*at)}]: expected 0 to {_MAX_TOKEN}, got {ids[at]}"
-            )
+            raise ValueError(f"token_ids[{_place(*at)}]: expected 0 to {_MAX_TOKEN}, got {ids[at]}")
     elif ids.dtype.itemsize == 4 and (~padding & (ids > _MAX_TOKEN)).any():
         at = _first(~padding & (ids > _MAX_TOKEN))
         raise ValueError(f"token_ids[{_place(*at)}]: expected 0 to {_MAX_TOKEN}, got {ids[at]}")

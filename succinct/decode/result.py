@@ -250,9 +250,7 @@ class BeamResult:
         result = cls(
             _running([len(record) for record in records]),
             _joined([record.scores for record in records], np.float64),
-            _running(
-                _joined([np.diff(record._offsets) for record in records], np.int64).tolist()
-            ),
+            _running(_joined([np.diff(record._offsets) for record in records], np.int64).tolist()),
             _joined([record._tokens for record in records], np.uint32),
         )
         if index is not None:
@@ -291,9 +289,7 @@ def _read_record(view: memoryview, where: str) -> QueryResult:
     n = _read_count(view, where)
     body = 8 + 16 * n
     if body > len(view):
-        raise FormatError(
-            f"{where}: {n} results need at least {body} bytes, got {len(view)} bytes"
-        )
+        raise FormatError(f"{where}: {n} results need at least {body} bytes, got {len(view)} bytes")
     scores = np.frombuffer(view[8 : 8 + 8 * n], "<f8")
     if np.isnan(scores).any():
         raise FormatError(f"{where}: score {int(np.isnan(scores).argmax())} is NaN")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import types
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -64,7 +65,7 @@ class LoudsTrie(Index):
     """
 
     _core: LoudsCore
-    lanes = lanes
+    lanes: ClassVar[types.ModuleType] = lanes
 
     @classmethod
     def build(cls, keys: KeyTable, tail: Tail = "auto") -> Self:
@@ -192,7 +193,7 @@ class LoudsTrie(Index):
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         core = self._core
-        arrays = {
+        arrays: dict[str, npt.NDArray[Any]] = {
             "topology": core.topology.words,
             "terminal": core.terminal.words,
             "slots": core.slots,
@@ -312,15 +313,10 @@ class _Layout:
 
     @property
     def nbytes(self) -> int:
-        return self.slots.nbytes + sum(
-            part.nbytes
-            for part in (
-                self.topology,
-                self.terminal,
-                self.label_high,
-                *((self.link, self.link_high, self.tail, self.tail_end) if self.tail else ()),
-            )
-        )
+        parts: list[BitVector | PackedArray] = [self.topology, self.terminal, self.label_high]
+        if len(self.tail):
+            parts += [self.link, self.link_high, self.tail, self.tail_end]
+        return int(self.slots.nbytes) + sum(part.nbytes for part in parts)
 
 
 def _no_tail() -> tuple[BitVector, PackedArray, PackedArray, BitVector]:
