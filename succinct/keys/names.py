@@ -46,7 +46,7 @@ class Names(Sequence[str]):
     def __getitem__(self, row: slice) -> Names: ...
     def __getitem__(self, row: int | slice) -> str | Names:
         if isinstance(row, slice):
-            return self.gathered(np.arange(len(self))[row])
+            return self.gathered(np.arange(len(self), dtype=np.int64)[row])
         if not -len(self) <= row < len(self):
             raise IndexError(f"name {row} is not in [0, {len(self)})")
         row %= len(self)
@@ -54,10 +54,16 @@ class Names(Sequence[str]):
 
     def gathered(self, rows: NDArray[np.int64]) -> Names:
         """The names of some rows, copied one after another."""
+        starts = self.offsets.astype(np.int64)
+        lengths = np.diff(starts)
+        # The offsets may come from a file; the copying loop does not check them.
+        if lengths.min(initial=0) < 0 or starts[0] < 0 or starts[-1] > len(self.text):
+            raise ValueError("the offsets of the names do not ascend within their text")
+        rows = np.ascontiguousarray(rows)
         offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(np.diff(self.offsets)[rows], out=offsets[1:])
+        np.cumsum(lengths[rows], out=offsets[1:])
         text = np.empty(int(offsets[-1]), np.uint8)
-        _scan.gather(self.text, self.offsets.astype(np.int64), 0, rows, text)
+        _scan.gather(self.text, starts, 0, rows, text)
         return Names(text, packed_offsets(offsets))
 
 
