@@ -26,7 +26,7 @@ def print_json(document: object) -> None:
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows in columns, numbers to the right."""
     body = [list(row) for row in rows]
-    cells = [list(header), *([_cell(value) for value in row] for row in body)]
+    cells = [list(header), *([cell(value) for value in row] for row in body)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
     numeric = [
         all(isinstance(row[column], int | float | None) for row in body)
@@ -34,13 +34,14 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     ]
     for line in cells:
         columns = (
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, numeric, strict=True)
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(line, widths, numeric, strict=True)
         )
         print("  ".join(columns).rstrip())
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """A value as a table shows it."""
     if value is None:
         return "-"
     if isinstance(value, bool):
