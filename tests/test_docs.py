@@ -52,7 +52,7 @@ def test_links_to_files(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
-def tests_of(module: ModuleType) -> list[doctest.DocTest]:
+def examples_of(module: ModuleType) -> list[doctest.DocTest]:
     # Compiled functions are not found by doctest's own search, so classes are gone through here.
     finder = doctest.DocTestFinder(exclude_empty=True)
     tests = {test.name: test for test in finder.find(module)}
@@ -74,5 +74,5 @@ def tests_of(module: ModuleType) -> list[doctest.DocTest]:
 @pytest.mark.parametrize("name", modules())
 def test_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for test in tests_of(importlib.import_module(name)):
+    for test in examples_of(importlib.import_module(name)):
         run(test)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -65,6 +66,7 @@ def stages(total: int) -> Iterator[Any]:
         file=sys.stderr,
         bar_format="{desc:<10} {bar} {n_fmt}/{total_fmt} [{elapsed}]",
         leave=False,
+        ncols=_columns(),
     )
     started = 0
     over = threading.Event()
@@ -96,9 +98,20 @@ def stages(total: int) -> Iterator[Any]:
 def progress(items: Iterable[T], total: int, what: str) -> Iterable[T]:
     """Iterate with a progress bar on the standard error if that is a terminal."""
     bar: Iterable[T] = tqdm(
-        items, total=total, desc=what, file=sys.stderr, disable=not sys.stderr.isatty(), leave=False
+        items,
+        total=total,
+        desc=what,
+        disable=not sys.stderr.isatty(),
+        file=sys.stderr,
+        leave=False,
+        ncols=_columns(),
     )
     return bar
+
+
+def _columns() -> int:
+    # Terminals that do not know their width say 0, and tqdm would then draw nothing.
+    return min(100, shutil.get_terminal_size().columns)
 
 
 def check_writable(path: Path) -> None:
