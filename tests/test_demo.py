@@ -68,9 +68,7 @@ def test_missing_package_says_how_to_install() -> None:
         find_data_file("no_such_package", "no-such-package", "file")
 
 
-def test_missing_extra(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(demo_model.importlib.util, "find_spec", lambda _: None)
     assert main(["demo"]) == 1
     assert '[demo]"' in capsys.readouterr().err
