@@ -30,6 +30,6 @@ napoleon_use_keyword = False
 
 # Names of Python and numpy are not looked up, so that the build needs no network.
 nitpick_ignore_regex = [
-    ("py:.*", r"(builtins\.)?(%s)" % "|".join(dir(builtins))),
+    ("py:.*", rf"(builtins\.)?({'|'.join(dir(builtins))})"),
     ("py:.*", r"(numpy|np|npt|pathlib|collections|typing)\..*"),
 ]

@@ -66,7 +66,7 @@ def stages(total: int) -> Iterator[Any]:
         file=sys.stderr,
         bar_format="{desc:<10} {bar} {n_fmt}/{total_fmt} [{elapsed}]",
         leave=False,
-        ncols=_columns(),
+        **_size(),
     )
     started = 0
     over = threading.Event()
@@ -104,14 +104,15 @@ def progress(items: Iterable[T], total: int, what: str) -> Iterable[T]:
         disable=not sys.stderr.isatty(),
         file=sys.stderr,
         leave=False,
-        ncols=_columns(),
+        **_size(),
     )
     return bar
 
 
-def _columns() -> int:
-    # Terminals that do not know their width say 0, and tqdm would then draw nothing.
-    return min(100, shutil.get_terminal_size().columns)
+def _size() -> dict[str, int]:
+    # Terminals that do not know their size say 0 by 0, and tqdm would then draw nothing.
+    columns, lines = shutil.get_terminal_size()
+    return {"ncols": min(100, columns), "nrows": lines}
 
 
 def check_writable(path: Path) -> None:
