@@ -167,8 +167,9 @@ def read(path: StrPath, mmap: bool = True) -> IndexFile:
     """
     path = Path(path)
     size = path.stat().st_size
-    if path.is_dir():
-        raise IsADirectoryError(f"expected an index file, got a directory: {path}")
+    if not path.is_file():
+        kind = "a directory" if path.is_dir() else "no regular file"
+        raise OSError(f"expected an index file, got {kind}: {path}")
     try:
         # The safetensors library checks the header: ranges, overlaps, sizes against the file.
         with safe_open(path, framework="numpy") as opened:

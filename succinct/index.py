@@ -525,6 +525,17 @@ def verify(path: StrPath) -> Index:
         With what is wrong.
     OSError
         If the file cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from succinct import KeyTable, LoudsTrie, verify
+    >>> trie = LoudsTrie.build(KeyTable.from_sequences([(1, 2, 3), (1, 4)]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "catalog.safetensors")
+    ...     trie.save(path)
+    ...     verify(path).n_keys
+    2
     """
     file = format.read(path)
     damaged = file.damaged()
