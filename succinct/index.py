@@ -271,10 +271,9 @@ class Index:
 
     def __contains__(self, sequence: object) -> bool:
         try:
-            state = self._walk(sequence)  # type: ignore[arg-type]
+            return self._find(sequence) >= 0
         except ValueError:
             return False
-        return bool(self.is_terminal(state))
 
     def key_id(self, sequence: Sequence[int] | npt.NDArray[Any]) -> int:
         """The number of a key.
@@ -284,10 +283,17 @@ class Index:
         KeyError
             If the sequence is not a key.
         """
-        number = self._key_numbers(np.asarray([self._walk(sequence)], np.uint64))[0]
+        number = self._find(sequence)
         if number < 0:
             raise KeyError(tuple(int(t) for t in sequence))
-        return int(number)
+        return number
+
+    def _find(self, sequence: Any) -> int:
+        if type(sequence) is not tuple and type(sequence) is not list:
+            sequence = _args.tokens(_listed(sequence), "sequence")
+            if sequence.ndim != 1:
+                raise ValueError(f"expected one sequence of tokens, got shape {sequence.shape}")
+        return self._core.find(sequence)  # type: ignore[no-any-return]
 
     def key_ids(
         self, sequences: Iterable[Sequence[int]] | npt.NDArray[Any] | KeyTable

@@ -38,10 +38,15 @@ cdef extern from "succinct/bits/kernels.h" nogil:
     ctypedef size_t (*bits_batch_t)(const bitvector_t *, const int64_t *, int64_t *, size_t,
                                     uint64_t) noexcept
     ctypedef struct bits_kernels_t:
-        const char *name
+        int level
         bits_query_t rank1, rank0, select1, select0
         bits_batch_t rank1_batch, rank0_batch, select1_batch, select0_batch
     const bits_kernels_t *kernels_for(const char *) noexcept
+
+
+cdef extern from "succinct/bits/isa.h" nogil:
+    const char *isa_names[]
+    int isa_level(const char *) noexcept
 
 
 cdef class BitVector:

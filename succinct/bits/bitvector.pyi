@@ -8,6 +8,7 @@ from succinct.bits.lanes import BitLanes
 _Int = int | np.integer[Any]
 
 def use_isa(name: str | None = None) -> str: ...
+def isa() -> str: ...
 
 class BitVector:
     @property

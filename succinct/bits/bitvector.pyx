@@ -67,7 +67,12 @@ def use_isa(name=None):
         runs = [n for n in ("portable", "x86-64-v3", "avx512") if kernels_for(n.encode()) != NULL]
         raise ValueError(f"instruction set must be one of {', '.join(runs)}, got {name!r}")
     kernels = found
-    return kernels.name.decode()
+    return isa()
+
+
+def isa():
+    """The name of the instruction set in use."""
+    return isa_names[kernels.level].decode()
 
 
 use_isa(os.environ.get("SUCCINCT_ISA"))

@@ -13,7 +13,7 @@ typedef uint64_t (*bits_query_t)(const bitvector_t *, uint64_t);
 typedef size_t (*bits_batch_t)(const bitvector_t *, const int64_t *, int64_t *, size_t, uint64_t);
 
 typedef struct {
-    const char *name; /* "portable", "x86-64-v3" or "avx512" */
+    int level; /* of the instruction set, see isa_names */
     bits_query_t rank1, rank0, select1, select0;
     bits_batch_t rank1_batch, rank0_batch, select1_batch, select0_batch;
 } bits_kernels_t;
