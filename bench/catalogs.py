@@ -14,7 +14,7 @@ import numpy.typing as npt
 from succinct import KeyTable
 
 DATA = Path(
-    os.environ.get("SUCCINCT_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
+    os.environ.get("SHARED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
 )
 _SIDS = (
     "minionerec_industrial",

@@ -31,11 +31,12 @@ def integers(x: Any, what: str) -> npt.NDArray[Any]:
             return array.astype(np.int64)
         # A list that mixes small and large integers comes out as floats or objects.
         exact = np.asarray(x, dtype=np.object_)
-        if all(isinstance(v, (int, np.integer)) for v in exact.flat):
-            outside = [i for i, v in enumerate(exact.flat) if not 0 <= v < 2**64]
+        values: list[Any] = exact.reshape(-1).tolist()
+        if all(isinstance(v, (int, np.integer)) for v in values):
+            outside = [i for i, v in enumerate(values) if not 0 <= v < 2**64]
             if outside:
                 raise ValueError(
-                    f"{what}{place(exact, outside[0])} = {exact.flat[outside[0]]} is out of range"
+                    f"{what}{place(exact, outside[0])} = {values[outside[0]]} is out of range"
                 )
             return exact.astype(np.uint64)
     raise TypeError(f"{what} must be integers, got {describe(x, array)}")
