@@ -2,6 +2,7 @@
 # cython: embedsignature=True, embedsignature.format=python
 """A bit-vector with rank and select."""
 
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.number cimport PyIndex_Check, PyNumber_AsSsize_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -15,6 +16,16 @@ from succinct.bits.lanes import BitLanes
 
 cdef bint is_scalar(object x):
     return PyIndex_Check(x) and not isinstance(x, np.ndarray)
+
+
+cdef inline uint64_t plain_int(object i) noexcept:
+    """The value of an int; 2**64 - 1, which is in no range, for all else and what is negative."""
+    cdef int overflow = 0
+    cdef int64_t value
+    if not PyLong_CheckExact(i):
+        return <uint64_t>-1
+    value = PyLong_AsLongLongAndOverflow(i, &overflow)
+    return <uint64_t>value if value >= 0 else <uint64_t>-1
 
 
 cdef size_t next_zero_batch(const bitvector_t *v, const int64_t *q, int64_t *out, size_t n,
@@ -323,21 +334,33 @@ cdef class BitVector:
             C-contiguous, of the shape of `i`; it is filled and returned. After an error its
             contents are undefined.
         """
+        cdef uint64_t at = plain_int(i)
+        if at < self.v.length + 1 and out is None:
+            return kernels.rank1(&self.v, at)
         return self._query(kernels.rank1, kernels.rank1_batch, i, out, self.v.length + 1,
                            "position")
 
     def rank0(self, i, out=None):
         """Zeros among the first i bits, 0 <= i <= len. O(1). `out` as in :meth:`rank1`."""
+        cdef uint64_t at = plain_int(i)
+        if at < self.v.length + 1 and out is None:
+            return kernels.rank0(&self.v, at)
         return self._query(kernels.rank0, kernels.rank0_batch, i, out, self.v.length + 1,
                            "position")
 
     def select1(self, k, out=None):
         """Position of one number k, counted from 0. `out` as in :meth:`rank1`."""
+        cdef uint64_t at = plain_int(k)
+        if at < self.v.ones and out is None:
+            return kernels.select1(&self.v, at)
         return self._query(kernels.select1, kernels.select1_batch, k, out, self.v.ones,
                            "one number")
 
     def select0(self, k, out=None):
         """Position of zero number k, counted from 0. `out` as in :meth:`rank1`."""
+        cdef uint64_t at = plain_int(k)
+        if at < self.v.length - self.v.ones and out is None:
+            return kernels.select0(&self.v, at)
         return self._query(kernels.select0, kernels.select0_batch, k, out,
                            self.v.length - self.v.ones, "zero number")
 

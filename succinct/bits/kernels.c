@@ -8,9 +8,10 @@ static inline uint64_t rank0_of(const bitvector_t *v, uint64_t i) { return i - b
     TARGET static uint64_t NAME(const bitvector_t *v, uint64_t i) { return BODY(v, i); }    \
     TARGET static size_t NAME##_batch(const bitvector_t *v, const int64_t *q, int64_t *out, \
                                       size_t n, uint64_t limit) {                           \
+        const bitvector_t own = *v; /* what is written to `out` cannot change it */         \
         size_t i;                                                                           \
         for (i = 0; i < n && (uint64_t)q[i] < limit; i++)                                   \
-            out[i] = (int64_t)BODY(v, (uint64_t)q[i]);                                      \
+            out[i] = (int64_t)BODY(&own, (uint64_t)q[i]);                                   \
         return i;                                                                           \
     }
 
