@@ -10,7 +10,7 @@ import os
 
 import numpy as np
 
-from succinct._args import integers, positions
+from succinct._args import checked_out, integers, plain_positions, positions
 from succinct.bits.lanes import BitLanes
 
 
@@ -18,8 +18,7 @@ cdef bint is_scalar(object x):
     return PyIndex_Check(x) and not isinstance(x, np.ndarray)
 
 
-cdef inline uint64_t plain_int(object i) noexcept:
-    """The value of an int; 2**64 - 1, which is in no range, for all else and what is negative."""
+cdef uint64_t plain_int(object i) noexcept:
     cdef int overflow = 0
     cdef int64_t value
     if not PyLong_CheckExact(i):
@@ -47,6 +46,10 @@ cdef size_t next_one_batch(const bitvector_t *v, const int64_t *q, int64_t *out,
 
 
 cdef const bits_kernels_t *kernels = NULL
+
+
+cdef const bits_kernels_t *kernels_in_use() noexcept:
+    return kernels
 
 
 def use_isa(name=None):
@@ -309,10 +312,9 @@ cdef class BitVector:
                 raise IndexError(f"{what} {i} is out of range (0..{limit - 1})" if limit
                                  else f"{what} {i} is out of range (there is none)")
             return query(&self.v, at)
-        array = i
-        if type(i) is not np.ndarray or array.dtype != np.int64 or not array.flags.c_contiguous:
-            array = positions(i, limit, what)
-        result = np.empty(array.shape, np.int64) if out is None else _checked_out(out, array)
+        array = plain_positions(i, limit, what)
+        result = np.empty(array.shape, np.int64) if out is None \
+            else checked_out(out, array, np.int64)
         cdef const int64_t[::1] q = array.reshape(-1)
         cdef int64_t[::1] o = result.reshape(-1)
         cdef size_t n = q.shape[0]
@@ -411,16 +413,6 @@ def _length(length):
     if not 0 <= length < 2**41:
         raise ValueError(f"length must be in 0..2**41 - 1, got {length}")
     return length
-
-
-def _checked_out(out, array):
-    if not isinstance(out, np.ndarray) or out.dtype != np.int64 or out.shape != array.shape \
-            or not out.flags.c_contiguous or not out.flags.writeable:
-        raise ValueError(
-            f"out must be a writable C-contiguous int64 array of shape {array.shape}, got "
-            + (f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else repr(out))
-        )
-    return out
 
 
 def _shaped(out, like):
