@@ -21,6 +21,7 @@ cdef extern from "succinct/bits/rank_select.h" nogil:
         uint64_t length
         uint64_t mask
         uint32_t width
+    uint32_t popcount64(uint64_t) noexcept
     int bits_get(const bitvector_t *, uint64_t) noexcept
     uint64_t bits_rank1(const bitvector_t *, uint64_t) noexcept
     uint64_t bits_select1(const bitvector_t *, uint64_t) noexcept
