@@ -10,7 +10,7 @@ import numpy.typing as npt
 MAX_TOKEN = 2**32 - 2
 
 
-def integers(x: Any, what: str) -> npt.NDArray[Any]:
+def integers(x: Any, what: str, error: type[Exception] = ValueError) -> npt.NDArray[Any]:
     """An array of any integer dtype from an array-like; nothing is converted silently.
 
     Raises
@@ -18,12 +18,14 @@ def integers(x: Any, what: str) -> npt.NDArray[Any]:
     TypeError
         If the elements are not integers (booleans and floats are none).
     ValueError
-        If an element does not fit into 64 bits, or a nested list is ragged.
+        If a nested list is ragged.
+    error
+        If an element does not fit into 64 bits.
     """
     try:
         array = np.asarray(x)
-    except (ValueError, OverflowError) as error:
-        raise ValueError(f"{what} must be a regular array of integers: {error}") from None
+    except (ValueError, OverflowError) as cause:
+        raise ValueError(f"{what} must be a regular array of integers: {cause}") from None
     if array.dtype.kind in "iu":
         return array
     if not isinstance(x, np.ndarray):
@@ -32,10 +34,12 @@ def integers(x: Any, what: str) -> npt.NDArray[Any]:
         # A list that mixes small and large integers comes out as floats or objects.
         exact = np.asarray(x, dtype=np.object_)
         values: list[Any] = exact.reshape(-1).tolist()
-        if all(isinstance(v, (int, np.integer)) for v in values):
+        if all(
+            isinstance(v, (int, np.integer)) and v is not True and v is not False for v in values
+        ):
             outside = [i for i, v in enumerate(values) if not 0 <= v < 2**64]
             if outside:
-                raise ValueError(
+                raise error(
                     f"{what}{place(exact, outside[0])} = {values[outside[0]]} is out of range"
                 )
             return exact.astype(np.uint64)
@@ -74,7 +78,7 @@ def positions(x: Any, limit: int, what: str = "position") -> npt.NDArray[np.int6
     IndexError
         If one is out of range; the message names its place.
     """
-    array = integers(x, what)
+    array = integers(x, what, IndexError)
     _in_range(array, 0, limit - 1, what, IndexError)
     return np.ascontiguousarray(array, dtype=np.int64).reshape(array.shape)
 

@@ -87,7 +87,7 @@ def test_lookups(chosen: str) -> None:
         trie = LoudsTrie.build(KeyTable.from_rows(rows), tail=tail)
         ids = trie.key_ids(rows)
         assert sorted(ids) == list(range(len(rows)))
-        assert (trie.key_ids([*rows, 0, 0, 70000]) == -1).all()
+        assert (trie.key_ids(np.add(rows, [0, 0, 70_000])) == -1).all()
         states = np.zeros(len(rows), np.uint64)
         for column in rows.T:
             states = trie.advance(states, column)

@@ -24,6 +24,7 @@ cdef extern from "succinct/bits/rank_select.h" nogil:
     ctypedef struct elias_fano_t:
         bitvector_t high
         packed_t low
+    uint32_t popcount64(uint64_t) noexcept
     int bits_get(const bitvector_t *, uint64_t) noexcept
     uint64_t bits_rank1(const bitvector_t *, uint64_t) noexcept
     uint64_t bits_select1(const bitvector_t *, uint64_t) noexcept

@@ -293,7 +293,10 @@ cdef class BitVector:
         if isinstance(i, slice):
             return self.to_bools(i)
         array = integers(i, "position")
-        array = positions(np.where(array < 0, array + self.v.length, array), self.v.length)
+        if array.dtype.kind == "i":
+            array = array.astype(np.int64)  # a copy, wide enough for the length
+            array[array < 0] += self.v.length
+        array = positions(array, self.v.length)
         out = np.empty(array.size, np.bool_)
         cdef const int64_t[::1] q = array.reshape(-1)
         cdef uint8_t[::1] bits = out.view(np.uint8)

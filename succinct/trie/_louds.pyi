@@ -11,6 +11,8 @@ _U8 = npt.NDArray[np.uint8]
 _U32 = npt.NDArray[np.uint32]
 _U64 = npt.NDArray[np.uint64]
 
+def is_tree(topology: BitVector) -> bool: ...
+
 class LoudsCore:
     def __init__(
         self,

@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from succinct.bits.bitvector cimport (
     BitVector, bits_get, bits_next_one, bits_rank1, bits_select1, bitvector_t, isa_level,
-    packed_get, packed_t,
+    packed_get, packed_t, popcount64,
 )
 from succinct.bits.packed cimport PackedArray
 
@@ -39,16 +39,41 @@ cdef extern from "succinct/trie/louds.h" nogil:
         lookup_t lookup
     ctypedef uint64_t (*select_t)(const bitvector_t *, uint64_t) noexcept nogil
     const uint64_t NODE_MASK, ONE_PLACE, DEAD, NOWHERE
+    const int PLACE_SHIFT
     const louds_kernels_t *louds_kernels_for(int) noexcept
     uint64_t bits_select0(const bitvector_t *, uint64_t) noexcept
     int louds_is_link(const louds_t *, uint64_t) noexcept
     uint64_t louds_link(const louds_t *, uint64_t) noexcept
     uint64_t louds_label(const louds_t *, uint64_t) noexcept
     uint64_t louds_entered(const louds_t *, uint64_t) noexcept
+    uint64_t louds_after(const louds_t *, uint64_t, uint64_t) noexcept
     uint64_t louds_place(const louds_t *, uint64_t) noexcept
     int louds_is_state(const louds_t *, uint64_t) noexcept
     uint64_t louds_children(const louds_t *, uint64_t, uint64_t *, select_t) noexcept
     int louds_is_key(const louds_t *, uint64_t) noexcept
+
+
+def is_tree(BitVector topology):
+    """Whether degrees in level order make a tree: "10", and a parent before each of its children.
+
+    There must be one zero more than ones. A vector that passes leads navigation neither in a
+    circle nor to a node that does not exist. O(bits / 64) where many nodes wait for their parent's
+    turn, as in any bushy tree, O(bits) at worst.
+    """
+    cdef const bitvector_t *v = &topology.v
+    cdef uint64_t i = 0
+    cdef int64_t excess = 0  # ones minus zeros so far: negative behind the last bit only
+    if v.length < 3 or not bits_get(v, 0) or bits_get(v, 1):
+        return False
+    with nogil:
+        while i < v.length and excess >= 0:
+            if excess >= 64 and i & 63 == 0 and i + 64 <= v.length:
+                excess += 2 * <int64_t>popcount64(v.words[i >> 6]) - 64
+                i += 64
+            else:
+                excess += 1 if bits_get(v, i) else -1
+                i += 1
+    return i == v.length and excess == -1
 
 
 cdef str _shown(items):
@@ -158,8 +183,7 @@ cdef class LoudsCore:
                 if states[i] > NODE_MASK:
                     v = louds_place(&self.t, states[i])
                     tokens[at] = <uint32_t>packed_get(&self.t.tail, v)
-                    children[at] = states[i] & NODE_MASK if bits_get(&self.t.tail_end, v) \
-                        else states[i] + ONE_PLACE
+                    children[at] = louds_after(&self.t, states[i], v)
                     continue
                 louds_children(&self.t, states[i], &v, bits_select0)
                 while at < offsets[i + 1]:
@@ -176,12 +200,13 @@ cdef class LoudsCore:
             at = louds_place(&self.t, state)
             if at != NOWHERE:
                 tokens.append(packed_get(&self.t.tail, at))
-                states.append(state & NODE_MASK if bits_get(&self.t.tail_end, at) else state + ONE_PLACE)
+                states.append(louds_after(&self.t, state, at))
         else:
             end = louds_children(&self.t, state, &v, bits_select0)
             for k in range(v, end):
-                tokens.append(louds_label(&self.t, k))
-                states.append(louds_entered(&self.t, k))
+                if louds_entered(&self.t, k) != DEAD:  # else a link of a damaged file
+                    tokens.append(louds_label(&self.t, k))
+                    states.append(louds_entered(&self.t, k))
         return louds_is_key(&self.t, state), tokens, states
 
     def is_terminal(self, const uint64_t[::1] states, uint8_t[::1] out):
@@ -272,9 +297,10 @@ cdef class LoudsCore:
     def fault(self, int64_t[::1] prefixes, const uint32_t[::1] low, const uint32_t[::1] high):
         """What is wrong with the structure, or None. O(nodes + tokens in chains).
 
-        Every node is visited in level order and must have a parent before it, siblings must
-        ascend, leaves must be keys, chains must end inside the tail, tokens lie in the range of
-        their step; the prefixes of every length are counted into `prefixes`, which comes zeroed.
+        Every node of the tree (see `is_tree`) is visited in level order: siblings must ascend,
+        leaves must be keys, chains must end inside the tail, tokens lie in the range of their step
+        and reach its ends; the prefixes of every length are counted into `prefixes`, which comes
+        zeroed.
         """
         cdef uint64_t v, parent, at, last, j, here, before = 0
         cdef int64_t d
@@ -282,16 +308,11 @@ cdef class LoudsCore:
         cdef uint32_t[::1] depth
         depth_array = np.zeros(self.t.n_nodes, np.uint32)
         depth = depth_array
-        if not bits_get(&self.t.topology, 0) or bits_get(&self.t.topology, 1):
-            return "the topology does not begin with a super-root"
-        if bits_get(&self.t.terminal, 0):
-            return "the root is a key"
+        cdef uint32_t[::1] least = np.full(steps, 2**32 - 1, np.uint32)
+        cdef uint32_t[::1] most = np.zeros(steps, np.uint32)
         prefixes[0] = 1
         for v in range(1, self.t.n_nodes):
-            at = bits_select1(&self.t.topology, v)
-            if at < v + 1 or at - v - 1 >= v:
-                return f"node {v} does not come behind its parent"
-            parent = at - v - 1
+            parent = bits_select1(&self.t.topology, v) - v - 1
             at = last = 0
             if louds_is_link(&self.t, v):
                 at = louds_link(&self.t, v)
@@ -300,6 +321,8 @@ cdef class LoudsCore:
                 last = bits_next_one(&self.t.tail_end, at)
                 if last == at or last >= self.t.tail.length:
                     return f"the chain of node {v} must have at least two tokens and an end"
+                if last - at >= <uint64_t>1 << (64 - PLACE_SHIFT):
+                    return f"the chain of node {v} has {last - at + 1} tokens, more than 2**24"
             here = louds_label(&self.t, v)
             if bits_get(&self.t.topology, v + parent) and here <= before:
                 return f"the labels of nodes {v - 1} and {v} do not ascend"
@@ -311,8 +334,12 @@ cdef class LoudsCore:
                     return f"node {v} is deeper than {steps} tokens"
                 if not low[d] <= here < high[d]:
                     return f"token {here} of node {v} is outside the range of step {d}"
+                least[d], most[d] = min(least[d], <uint32_t>here), max(most[d], <uint32_t>here)
                 prefixes[d + 1] += 1
             depth[v] = depth[parent] + <uint32_t>(1 + last - at)
             if self.degree(v) == 0 and not bits_get(&self.t.terminal, v):
                 return f"leaf {v} is not a key"
+        for d in range(steps):
+            if prefixes[d + 1] and (least[d] != low[d] or most[d] + 1 != high[d]):
+                return f"the tokens of step {d} do not reach the ends of their range"
         return None

@@ -51,11 +51,12 @@ INLINE uint64_t louds_label(const louds_t *t, uint64_t v) {
     return t->slots[v] | packed_get(&t->label_high, among_labels) << 16;
 }
 
-/* The state behind the first token on the edge to node v. */
+/* The state behind the first token on the edge to node v; DEAD if its link is broken. */
 INLINE uint64_t louds_entered(const louds_t *t, uint64_t v) {
     if (louds_is_link(t, v)) {
         uint64_t at = louds_link(t, v);
-        if (at != NOWHERE && !bits_get(&t->tail_end, at)) return v | ONE_PLACE;
+        if (at == NOWHERE) return DEAD;
+        if (!bits_get(&t->tail_end, at)) return v | ONE_PLACE;
     }
     return v;
 }
@@ -93,13 +94,20 @@ INLINE uint64_t louds_find(const louds_t *t, uint64_t begin, uint64_t end, uint6
     return DEAD;
 }
 
+/* The state behind the token at place `at` of the tail, which continues a state inside a chain;
+ * DEAD if the chain is longer than a state can tell (in a damaged file). */
+INLINE uint64_t louds_after(const louds_t *t, uint64_t state, uint64_t at) {
+    if (bits_get(&t->tail_end, at)) return state & NODE_MASK;
+    return state + ONE_PLACE > state ? state + ONE_PLACE : DEAD;
+}
+
 /* The state behind `token` of a state inside a chain. */
 INLINE uint64_t louds_step_in_chain(const louds_t *t, uint64_t state, uint64_t token) {
-    uint64_t v = state & NODE_MASK, at = louds_link(t, v);
+    uint64_t at = louds_link(t, state & NODE_MASK);
     if (at == NOWHERE) return DEAD;
     at += state >> PLACE_SHIFT;
     if (at >= t->tail.length || packed_get(&t->tail, at) != token) return DEAD;
-    return bits_get(&t->tail_end, at) ? v : state + ONE_PLACE;
+    return louds_after(t, state, at);
 }
 
 INLINE uint64_t louds_step(const louds_t *t, uint64_t state, uint64_t token, select_t select0) {
