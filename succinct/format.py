@@ -123,7 +123,7 @@ class _replacing:
         # A short name, since that of the target may be as long as names can be.
         self.temporary = self.path.with_name(f".{secrets.token_hex(8)}.succinct.tmp")
         try:
-            self.file = open(self.temporary, "xb")  # noqa: SIM115
+            self.file = open(self.temporary, "xb")
         except OSError as error:
             raise self._named(error) from None
         if self.path.exists():  # before the content, which not everybody may read

@@ -38,7 +38,10 @@ def write(path: Path, params: Any, arrays: Mapping[str, Any], metadata: Any = No
     }
     entries |= metadata or {}
     kept = {name: value for name, value in entries.items() if value is not None}
-    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    # Shapes are kept: ascontiguousarray makes one dimension of none.
+    arrays = {
+        name: np.ascontiguousarray(array).reshape(np.shape(array)) for name, array in arrays.items()
+    }
     path.write_bytes(save(arrays, kept))
 
 
@@ -186,7 +189,7 @@ def garbage(rng: np.random.Generator, parts: Content) -> None:
     prefixes = np.ones(levels + 1, np.int64)
     total = n if not tail_length or rng.random() < 0.3 else n * 7
     prefixes[1] += max(0, total - int(prefixes.sum()))
-    high = rng.integers(1, 2**int(rng.choice([1, 8, 16])), levels).astype(np.uint32)
+    high = rng.integers(1, 2 ** int(rng.choice([1, 8, 16])), levels).astype(np.uint32)
     params |= {
         "n_nodes": n,
         "n_keys": int(terminal.sum()),

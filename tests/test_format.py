@@ -210,7 +210,7 @@ def test_paths_that_cannot_be_written(trie: LoudsTrie, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"missing.index"):
         trie.save(tmp_path / "missing" / "index")
     (tmp_path / "file").write_bytes(b"x")
-    with pytest.raises(NotADirectoryError, match="file.index"):
+    with pytest.raises(NotADirectoryError, match=r"file.index"):
         trie.save(tmp_path / "file" / "index")
     with pytest.raises(OSError, match=r"too long|nnn"):
         trie.save(tmp_path / ("n" * 256))
