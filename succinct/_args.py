@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,13 @@ def integers(x: Any, what: str, error: type[Exception] = ValueError) -> npt.NDAr
     if not isinstance(x, np.ndarray):
         if array.size == 0:
             return array.astype(np.int64)
-        # A list that mixes small and large integers comes out as floats or objects.
+        # A list that mixes small and large integers comes out as floats or objects; so do
+        # objects that are integers by __index__.
         exact = np.asarray(x, dtype=np.object_)
         values: list[Any] = exact.reshape(-1).tolist()
-        if all(
-            isinstance(v, (int, np.integer)) and v is not True and v is not False for v in values
-        ):
+        if all(hasattr(v, "__index__") and not isinstance(v, (bool, np.bool_)) for v in values):
+            exact = np.array([operator.index(v) for v in values], np.object_).reshape(exact.shape)
+            values = exact.reshape(-1).tolist()
             outside = [i for i, v in enumerate(values) if not 0 <= v < 2**64]
             if outside:
                 raise error(

@@ -38,7 +38,10 @@ def write(path: Path, params: Any, arrays: Mapping[str, Any], metadata: Any = No
     }
     entries |= metadata or {}
     kept = {name: value for name, value in entries.items() if value is not None}
-    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    # Shapes are kept: ascontiguousarray makes one dimension of none.
+    arrays = {
+        name: np.ascontiguousarray(array).reshape(np.shape(array)) for name, array in arrays.items()
+    }
     path.write_bytes(save(arrays, kept))
 
 

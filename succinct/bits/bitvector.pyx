@@ -181,6 +181,8 @@ cdef class BitVector:
     def from_bools(bools):
         """A vector from one-dimensional booleans, or integers that are 0 or 1."""
         array = np.asarray(bools)
+        if array.ndim == 0:
+            raise TypeError(f"expected a sequence of bools, got {bools!r}")
         if array.ndim != 1:
             raise ValueError(f"expected one dimension of bools, got shape {array.shape}")
         if array.dtype != np.bool_:
@@ -201,7 +203,7 @@ cdef class BitVector:
     def from_indices(indices, length):
         """A vector of `length` bits of which those at `indices` (any order) are one."""
         length = _length(length)
-        cdef int64_t[::1] at = positions(indices, length, "indices").reshape(-1)
+        cdef const int64_t[::1] at = positions(indices, length, "indices").reshape(-1)
         array = np.zeros(BLOCK_WORDS * (length // 512 + 1), np.uint64)
         cdef uint64_t[::1] words = array
         cdef Py_ssize_t i
@@ -292,7 +294,7 @@ cdef class BitVector:
             return bits_get(&self.v, at) != 0
         if isinstance(i, slice):
             return self.to_bools(i)
-        array = integers(i, "position")
+        array = integers(i, "position", IndexError)
         if array.dtype.kind == "i":
             array = array.astype(np.int64)  # a copy, wide enough for the length
             array[array < 0] += self.v.length

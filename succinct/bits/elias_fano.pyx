@@ -9,6 +9,8 @@ from succinct.bits.bitvector cimport (
 )
 from succinct.bits.packed cimport PackedArray
 
+import operator
+
 import numpy as np
 
 from succinct._args import checked_out, plain_positions, positions, values64
@@ -94,7 +96,9 @@ cdef class EliasFano:
         if place < self.e.low.length and out is None:
             return kernels.ef_get(&self.e, place)
         if is_scalar(i) and out is None:
-            at = int(i) + (len(self) if i < 0 else 0)
+            at = operator.index(i)
+            if at < 0:
+                at += len(self)
             if not 0 <= at < len(self):
                 raise IndexError(f"position {i} is out of range for {len(self)} values")
             return kernels.ef_get(&self.e, at)

@@ -8,6 +8,8 @@ from succinct.bits.bitvector cimport (
     bits_kernels_t, is_scalar, kernels_in_use, packed_get, packed_put, plain_int,
 )
 
+import operator
+
 import numpy as np
 
 from succinct._args import checked_out, plain_positions, values64
@@ -122,7 +124,9 @@ cdef class PackedArray:
         if place < self.p.length:
             return packed_get(&self.p, place)
         if is_scalar(i):
-            at = int(i) + (len(self) if i < 0 else 0)
+            at = operator.index(i)
+            if at < 0:
+                at += len(self)
             if not 0 <= at < len(self):
                 raise IndexError(f"position {i} is out of range for {len(self)} values")
             return packed_get(&self.p, at)

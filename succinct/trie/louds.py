@@ -95,7 +95,7 @@ class LoudsTrie(Index):
                 f"expected a KeyTable, got {type(keys).__name__}; make one with "
                 "KeyTable.from_sequences, from_rows, from_flat, ..."
             )
-        if not (tail is True or tail is False or tail == "auto"):
+        if not (tail is True or tail is False or (isinstance(tail, str) and tail == "auto")):
             raise ValueError(f"tail must be True, False or 'auto', got {tail!r}")
         if keys.n_keys == 0:
             raise ValueError("an index needs at least one key, got an empty KeyTable")
