@@ -85,6 +85,36 @@ def positions(x: Any, limit: int, what: str = "position") -> npt.NDArray[np.int6
     return np.ascontiguousarray(array, dtype=np.int64).reshape(array.shape)
 
 
+def plain_positions(x: Any, limit: int, what: str = "position") -> npt.NDArray[np.int64]:
+    """As `positions`, but what is int64 and contiguous already is left to be checked in use."""
+    if type(x) is np.ndarray and x.dtype == np.int64 and x.flags.c_contiguous:
+        return x
+    return positions(x, limit, what)
+
+
+def checked_out(out: Any, like: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """An array to write results to, if it is one for queries like `like`.
+
+    Raises
+    ------
+    ValueError
+        If type, shape or memory layout are not those needed.
+    """
+    dtype = np.dtype(dtype)
+    if (
+        not isinstance(out, np.ndarray)
+        or out.dtype != dtype
+        or out.shape != like.shape
+        or not out.flags.c_contiguous
+        or not out.flags.writeable
+    ):
+        got = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else repr(out)
+        raise ValueError(
+            f"out must be a writable C-contiguous {dtype} array of shape {like.shape}, got {got}"
+        )
+    return out
+
+
 def values64(x: Any, what: str = "value") -> npt.NDArray[np.uint64]:
     """Contiguous uint64 values from non-negative integers.
 
