@@ -94,7 +94,9 @@ cdef class EliasFano:
         if place < self.e.low.length and out is None:
             return kernels.ef_get(&self.e, place)
         if is_scalar(i) and out is None:
-            at = int(i) + (len(self) if i < 0 else 0)
+            at = int(i)
+            if at < 0:
+                at += len(self)
             if not 0 <= at < len(self):
                 raise IndexError(f"position {i} is out of range for {len(self)} values")
             return kernels.ef_get(&self.e, at)

@@ -122,7 +122,9 @@ cdef class PackedArray:
         if place < self.p.length:
             return packed_get(&self.p, place)
         if is_scalar(i):
-            at = int(i) + (len(self) if i < 0 else 0)
+            at = int(i)
+            if at < 0:
+                at += len(self)
             if not 0 <= at < len(self):
                 raise IndexError(f"position {i} is out of range for {len(self)} values")
             return packed_get(&self.p, at)
