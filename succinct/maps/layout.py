@@ -55,11 +55,37 @@ class Shape:
 
 
 # The columns of the table, in the order of step_t in steps.h.
-COLUMNS = (
-    "entries start rows low range kind width buckets tokens_at width2 width3 chunk2_at chunk3_at "
-    "more2_at more2_ones more3_at more3_ones rows_kind rows_width rows_at tree_at tree_ones "
-    "inner_rows inner_at inner_ones final_keys final_at final_ones first_key"
-).split()
+COLUMNS = [
+    "entries",
+    "start",
+    "rows",
+    "low",
+    "range",
+    "kind",
+    "width",
+    "buckets",
+    "tokens_at",
+    "width2",
+    "width3",
+    "chunk2_at",
+    "chunk3_at",
+    "more2_at",
+    "more2_ones",
+    "more3_at",
+    "more3_ones",
+    "rows_kind",
+    "rows_width",
+    "rows_at",
+    "tree_at",
+    "tree_ones",
+    "inner_rows",
+    "inner_at",
+    "inner_ones",
+    "final_keys",
+    "final_at",
+    "final_ones",
+    "first_key",
+]
 COLUMN = {name: i for i, name in enumerate(COLUMNS)}
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +13,15 @@ from succinct.bits import BitVector
 from succinct.format import Parts
 from succinct.index import Index, Numbers, Tokens
 from succinct.keys import KeyTable
+from succinct.maps import lanes
 from succinct.maps import layout as layouts
 from succinct.maps._steps import StepsCore
+from succinct.maps.lanes import StepLanes
 from succinct.maps.layout import Layout, Step
 from succinct.trie import _levels
 
 Representation = Literal["small", "fast", "bitmap", "joint", "packed", "sparse", "dac"]
+
 
 class StepMap(Index):
     """One map per step, from a prefix and a token to the next prefix.
@@ -62,6 +66,7 @@ class StepMap(Index):
     """
 
     _core: StepsCore
+    lanes: ClassVar[types.ModuleType] = lanes
 
     @classmethod
     def build(
@@ -136,6 +141,19 @@ class StepMap(Index):
 
     _steps: tuple[Step, ...]
     _place: Layout
+
+    def lane_arrays(self) -> StepLanes:
+        """The arrays behind the index, for the functions of :mod:`succinct.maps.lanes`."""
+        core, place = self._core, self._place
+        return StepLanes(
+            bits=core.bits.lane_arrays(),
+            values=core.values,
+            table=core.table,
+            n_states=np.int64(self.n_states),
+            vocab_at=np.int64(place.vocab_at),
+            vocab_width=np.int64(0),
+            vocab_size=np.int64(0),
+        )
 
     # ---- sizes and files --------------------------------------------------------------------
 
@@ -212,4 +230,3 @@ def _names(layout: Any, n_steps: int) -> list[str]:
         if name not in known:
             raise ValueError(f"layout: step {i} must be one of {', '.join(known)}, got {name!r}")
     return names
-
