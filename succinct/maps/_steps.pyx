@@ -27,6 +27,7 @@ cdef extern from "succinct/maps/steps.h" nogil:
         uint64_t vocab_at, vocab_width, vocab_size
     ctypedef struct steps_kernels_t:
         uint64_t (*child)(const steps_t *, uint64_t, uint64_t, uint64_t) noexcept nogil
+        int64_t (*find)(const steps_t *, const uint32_t *, uint64_t) noexcept nogil
         int64_t (*number)(const steps_t *, uint64_t, uint64_t) noexcept nogil
         void (*advance)(const steps_t *, const uint64_t *, const uint32_t *, uint64_t *,
                         size_t) noexcept nogil
@@ -54,6 +55,24 @@ cdef struct Family:
     # The continuations of one prefix: entries [first, end) of row p of a step.
     const step_t *step
     uint64_t p, first, end
+
+
+cdef enum:
+    SHORT = 64  # sequences up to this length are looked up in one call
+
+
+cdef inline int64_t as_token(item, items) except -1:
+    """A token of a list or tuple."""
+    cdef int64_t token = -1
+    try:
+        token = PyNumber_AsSsize_t(item, OverflowError)
+    except OverflowError:
+        pass
+    if not 0 <= token < 0xffffffff:
+        shown = repr(items) if len(items) <= 20 else \
+            f"{list(items[:20])} and {len(items) - 20} more"
+        raise ValueError(f"token {item} in {shown} is out of range (0..2**32 - 2)")
+    return token
 
 
 cdef class StepsCore:
@@ -106,6 +125,13 @@ cdef class StepsCore:
         return steps_is_key(&self.t, self.t.step + depth - 1, steps_entry(&self.t, depth, state),
                             bits_rank1)
 
+    cdef int64_t key_number(self, uint64_t state) noexcept nogil:
+        cdef uint64_t depth
+        if state == DEAD:
+            return -1
+        depth = steps_depth(&self.t, state)
+        return self.kernels.number(&self.t, depth, steps_entry(&self.t, depth, state))
+
     # ---- arrays ------------------------------------------------------------------------------
 
     def bad_state(self, const uint64_t[::1] states):
@@ -124,37 +150,29 @@ cdef class StepsCore:
             with nogil:
                 self.kernels.advance(&self.t, &states[0], &tokens[0], &out[0], states.shape[0])
 
-    cdef int follow(self, items, uint64_t *depth, uint64_t *e) except -1:
-        """The length and entry of a prefix given as a list or tuple; NOWHERE if it is none."""
-        cdef int64_t token
-        depth[0] = e[0] = 0
-        for item in items:
-            try:
-                token = PyNumber_AsSsize_t(item, OverflowError)
-            except OverflowError:
-                token = -1
-            if not 0 <= token < 0xffffffff:
-                shown = repr(items) if len(items) <= 20 else \
-                    f"{list(items[:20])} and {len(items) - 20} more"
-                raise ValueError(f"token {item} in {shown} is out of range (0..2**32 - 2)")
-            if e[0] != NOWHERE:
-                e[0] = self.kernels.child(&self.t, depth[0], e[0], token)
-                depth[0] += 1
-        return 0
-
     def walk_items(self, items):
         """The state of a prefix given as a list or tuple of integers."""
-        cdef uint64_t depth, e
-        self.follow(items, &depth, &e)
+        cdef uint64_t e = 0, depth = 0
+        cdef int64_t token
+        for item in items:
+            token = as_token(item, items)
+            if e != NOWHERE:
+                e = self.kernels.child(&self.t, depth, e, token)
+                depth += 1
         if e == NOWHERE:
             return DEAD
         return self.t.step[depth - 1].start + e if depth else 0
 
     def find(self, items):
         """The number of a sequence given as a list or tuple of integers, or -1."""
-        cdef uint64_t depth, e
-        self.follow(items, &depth, &e)
-        return self.kernels.number(&self.t, depth, e) if e != NOWHERE else -1
+        cdef uint32_t tokens[SHORT]
+        cdef Py_ssize_t n = 0
+        if len(items) > SHORT:
+            return self.key_number(self.walk_items(items))
+        for item in items:
+            tokens[n] = <uint32_t>as_token(item, items)
+            n += 1
+        return self.kernels.find(&self.t, tokens, n)
 
     def walk(self, const uint32_t[::1] tokens):
         """The state of a prefix."""
@@ -214,14 +232,9 @@ cdef class StepsCore:
     def key_numbers(self, const uint64_t[::1] states, int64_t[::1] out):
         """The number of the key that each state stands for, or -1."""
         cdef Py_ssize_t i
-        cdef uint64_t depth
         with nogil:
             for i in range(states.shape[0]):
-                out[i] = -1
-                if states[i] != DEAD:
-                    depth = steps_depth(&self.t, states[i])
-                    out[i] = self.kernels.number(&self.t, depth,
-                                                 steps_entry(&self.t, depth, states[i]))
+                out[i] = self.key_number(states[i])
 
     def lookup(self, const uint32_t[::1] tokens, const int64_t[::1] offsets, int64_t[::1] out):
         """The number of each sequence, or -1."""

@@ -278,6 +278,38 @@ INLINE uint64_t steps_step(const steps_t *t, uint64_t state, uint64_t token, QUE
     return e == NOWHERE ? DEAD : t->step[depth].start + e;
 }
 
+/* Of an Elias-Fano code of s, let F(x) be ones + (zeros << rows_width), counted over the bits of
+ * its tree before place x.  The last x with F(x) <= e; *zeros are those before it. */
+INLINE uint64_t steps_balance(const steps_t *t, const step_t *s, uint64_t e, uint64_t *zeros) {
+    uint64_t width = s->rows_width, at = s->tree_at, ones = 0, low, high;
+    low = at >> BLOCK_SHIFT; /* first the last block that begins there or before */
+    high = t->bits.length >> BLOCK_SHIFT;
+    while (low < high) {
+        uint64_t mid = (low + high + 1) >> 1, x = (mid << BLOCK_SHIFT) - s->tree_at;
+        uint64_t k = bits_before(&t->bits, mid) - s->tree_ones;
+        if (k + ((x - k) << width) <= e) low = mid; else high = mid - 1;
+    }
+    if (low << BLOCK_SHIFT > at) {
+        at = low << BLOCK_SHIFT;
+        ones = bits_before(&t->bits, low) - s->tree_ones;
+    }
+    *zeros = at - s->tree_at - ones;
+    for (uint64_t size = 64; size;) { /* then whole words, then halves of what is left of one */
+        uint64_t n = size == 64 ? 64 - (at & 63) : size, k, mask = n == 64 ? ~0ull : (1ull << n) - 1;
+        if (at + n > t->bits.length || (at & 63) + n > 64) { size >>= 1; continue; }
+        k = popcount64(t->bits.words[at >> 6] >> (at & 63) & mask);
+        if (ones + k + ((*zeros + n - k) << width) <= e) {
+            at += n;
+            ones += k;
+            *zeros += n - k;
+            if (size < 64) size >>= 1;
+        } else {
+            size >>= 1;
+        }
+    }
+    return at;
+}
+
 /* The row of entry e, and its token.  The reverse of steps_child. */
 INLINE uint64_t steps_parent(const steps_t *t, const step_t *s, uint64_t e, uint64_t *token,
                              QUERIES) {
@@ -302,7 +334,31 @@ INLINE uint64_t steps_parent(const steps_t *t, const step_t *s, uint64_t e, uint
         if (p) p--; /* 0 only where a damaged file begins with a zero */
         return p < s->rows ? p : s->rows - 1;
     }
-    for (low = 0, high = s->rows - 1; low < high;) { /* the last row that begins at e or before */
+    low = 0, high = s->rows - 1;
+    if (s->rows_kind == EXTRAS) {
+        /* The last bucket of rows that begins at e or before, then its extra entries up to e. */
+        uint64_t bucket, extra, limit, width = s->rows_width;
+        at = steps_balance(t, s, e, &bucket);
+        if (bucket && bits_get(&t->bits, at)) bucket--;
+        if (bucket > high >> width) bucket = high >> width;
+        at = select0(&t->bits, zeros_before(s) + bucket);
+        extra = at - s->tree_at - bucket;
+        limit = extra + bits_next_zero(&t->bits, at + 1) - at - 1;
+        while (extra < limit &&
+               (bucket << width) + values_get(t->values, s->rows_at + extra * width, width) + 1 +
+                       extra <= e)
+            extra++;
+        p = e < extra ? 0 : e - extra;
+        return p < s->rows ? p : high;
+    }
+    if (s->rows_kind == STARTS) {
+        /* Low bits aside, the last row that begins at e or before; it is at most so many off. */
+        at = steps_balance(t, s, e, &p);
+        p = at - s->tree_at - p;
+        if (p < high) high = p;
+        low = high >> s->rows_width ? high - (1ull << s->rows_width) : 0;
+    }
+    while (low < high) { /* the last row that begins at e or before */
         uint64_t mid = (low + high + 1) >> 1, first;
         steps_bounds(t, s, mid, &first, Q);
         if (first <= e) low = mid; else high = mid - 1;
@@ -372,6 +428,7 @@ INLINE uint64_t steps_key(const steps_t *t, uint64_t number, uint64_t *e, QUERIE
 
 typedef struct {
     uint64_t (*child)(const steps_t *, uint64_t depth, uint64_t e, uint64_t token);
+    int64_t (*find)(const steps_t *, const uint32_t *tokens, uint64_t n); /* a number, or -1 */
     int64_t (*number)(const steps_t *, uint64_t depth, uint64_t e);
     /* out[i] = the state behind tokens[i] from states[i] */
     void (*advance)(const steps_t *, const uint64_t *states, const uint32_t *tokens, uint64_t *out,

@@ -40,6 +40,13 @@ INLINE void lookup_group(const steps_t *t, const uint32_t *tokens, const int64_t
     }
 }
 
+INLINE int64_t find(const steps_t *t, const uint32_t *tokens, uint64_t n, QUERIES) {
+    uint64_t e = 0, depth = 0;
+    for (; depth < n; depth++)
+        if ((e = steps_child(t, depth, e, tokens[depth], Q)) == NOWHERE) return -1;
+    return steps_number(t, depth, e, rank1);
+}
+
 INLINE void key_tokens(const steps_t *t, uint64_t number, uint32_t *end, QUERIES) {
     uint64_t e, token, depth = steps_key(t, number, &e, Q);
     for (; depth; depth--) {
@@ -55,6 +62,9 @@ INLINE void key_tokens(const steps_t *t, uint64_t number, uint32_t *end, QUERIES
     TARGET static uint64_t child_##SUFFIX(const steps_t *t, uint64_t depth, uint64_t e,       \
                                           uint64_t token) {                                   \
         return steps_child(t, depth, e, token, __VA_ARGS__);                                  \
+    }                                                                                         \
+    TARGET static int64_t find_##SUFFIX(const steps_t *t, const uint32_t *tokens, uint64_t n) { \
+        return find(t, tokens, n, __VA_ARGS__);                                               \
     }                                                                                         \
     TARGET static int64_t number_##SUFFIX(const steps_t *t, uint64_t depth, uint64_t e) {     \
         return steps_number(t, depth, e, FIRST(__VA_ARGS__));                                 \
@@ -75,7 +85,7 @@ INLINE void key_tokens(const steps_t *t, uint64_t number, uint32_t *end, QUERIES
             key_tokens(t, (uint64_t)numbers[i], out + ends[i], __VA_ARGS__);                  \
     }                                                                                         \
     static const steps_kernels_t kernels_##SUFFIX = {                                         \
-        child_##SUFFIX, number_##SUFFIX, advance_##SUFFIX, lookup_##SUFFIX, keys_##SUFFIX};
+        child_##SUFFIX, find_##SUFFIX, number_##SUFFIX, advance_##SUFFIX, lookup_##SUFFIX, keys_##SUFFIX};
 
 KERNELS(portable, PORTABLE, bits_rank1, bits_select1, bits_select0)
 #ifdef X86
