@@ -146,7 +146,7 @@ def build_louds(sequences: Any, **layout: Any) -> LibraryIndex:
 
 
 def build_steps(sequences: Any, layout: Any = "small") -> LibraryIndex:
-    """A StepMap; a step that is too large for a bitmap is packed instead."""
+    """A StepMap; packed instead where tokens are too large for a bitmap or for codes."""
     from succinct import KeyTable, StepMap
 
     keys = KeyTable.from_sequences(sequences)
@@ -155,6 +155,8 @@ def build_steps(sequences: Any, layout: Any = "small") -> LibraryIndex:
         steps = index.info()["steps"]
         sizes = [step["prefixes"] * (step["high"] - step["low"]) for step in steps]
         layout = ["bitmap" if size < 2**20 else "packed" for size in sizes]
+    if layout == "dac" and index.vocab_size > 2**20:
+        layout = "packed"
     return LibraryIndex(StepMap.build(keys, layout))
 
 
@@ -183,6 +185,7 @@ INDEXES: dict[str, Callable[[Any], Any]] = {
     "steps-joint": lambda sequences: build_steps(sequences, "joint"),
     "steps-packed": lambda sequences: build_steps(sequences, "packed"),
     "steps-sparse": lambda sequences: build_steps(sequences, "sparse"),
+    "steps-dac": lambda sequences: build_steps(sequences, "dac"),
     "steps-mapped": lambda sequences: save_and_load(sequences, mmap=True, build=build_steps),
     "steps-loaded": lambda sequences: save_and_load(
         sequences, mmap=False, build=build_steps, layout="packed"

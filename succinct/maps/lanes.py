@@ -198,8 +198,7 @@ def _coded(index: StepLanes, step: _Step, e: np.int64) -> np.int64:
         if width3 != 0 and get_bit(index.bits, step[_MORE3_AT] + e):
             e = rank1(index.bits, step[_MORE3_AT] + e) - step[_MORE3_ONES]
             code |= _value(index, step[_CHUNK3_AT] + e * width3, width3) << (width + width2)
-    # Three chunks of 32 bits can overflow, but only in a damaged file.
-    if not 0 <= code < index.vocab_size:
+    if code >= index.vocab_size:
         return np.int64(-1)
     return _value(index, index.vocab_at + code * index.vocab_width, index.vocab_width)
 

@@ -51,7 +51,8 @@ class Shape:
     range: int
     inner_rows: int = 0  # entries that have continuations
     final_keys: int = 0  # those of them that are keys
-    histogram: npt.NDArray[np.int64] | None = field(default=None, repr=False)
+    #: How many entries have a code of 0, 1, ... bits, if direct-access codes come into question.
+    code_lengths: npt.NDArray[np.int64] | None = field(default=None, repr=False)
 
 
 # The columns of the table, in the order of step_t in steps.h.
@@ -118,6 +119,8 @@ class Layout:
         The parts of the bit-vector and how many ones each has.
     step_bits : list of (int, int)
         Bits in bit-vectors and in integers of every step.
+    vocab_at, vocab_size, vocab_width : int
+        Place, number and width of the tokens by frequency, for direct-access codes.
     """
 
     table: Table
@@ -126,11 +129,15 @@ class Layout:
     parts: list[tuple[int, int, int]]
     step_bits: list[tuple[int, int]]
     vocab_at: int
+    vocab_size: int
+    vocab_width: int
     n_keys: int
 
 
-def lay_out(steps: Sequence[Step], shapes: Sequence[Shape], vocab_bits: int = 0) -> Layout:
-    """Give every part of every step its place."""
+def lay_out(
+    steps: Sequence[Step], shapes: Sequence[Shape], vocab: tuple[int, int] = (0, 0)
+) -> Layout:
+    """Give every part of every step its place; `vocab` are count and width of coded tokens."""
     rows = []
     parts: list[tuple[int, int, int]] = []
     step_bits = []
@@ -151,7 +158,7 @@ def lay_out(steps: Sequence[Step], shapes: Sequence[Shape], vocab_bits: int = 0)
         words += -(-count * width // 64)
         return at
 
-    vocab_at = values(1, vocab_bits)
+    vocab_at = values(*vocab)
     for step, shape in zip(steps, shapes, strict=True):
         before = n_bits, words
         row = dict.fromkeys(COLUMNS, 0)
@@ -189,7 +196,7 @@ def lay_out(steps: Sequence[Step], shapes: Sequence[Shape], vocab_bits: int = 0)
             f"{64 * words} in integers: {'; '.join(map(describe, steps)):.500}"
         )
     table = np.array(rows, np.int64)
-    return Layout(table, n_bits, words + 1, parts, step_bits, vocab_at, first_key)
+    return Layout(table, n_bits, words + 1, parts, step_bits, vocab_at, *vocab, first_key)
 
 
 def _buckets(shape: Shape, width: int) -> int:
@@ -240,7 +247,7 @@ def fault(step: Step, shape: Shape, last: bool) -> str | None:
         return f"numbers that are too small or too large: {tuple(step)}"
     if step.kind > DAC or step.rows_kind > OFFSETS:
         return f"unknown representation {step.kind}, {step.rows_kind}"
-    if max(step.width, step.width2, step.width3) > 32:
+    if step.width + step.width2 + step.width3 > 32:
         return f"tokens of {step.width}, {step.width2}, {step.width3} bits"
     if step.kind == PACKED and shape.range > 1 << step.width:
         return f"tokens of {step.width} bits for a range of {shape.range}"
@@ -272,7 +279,7 @@ def choose(wanted: str, shape: Shape) -> Step:
 
 def _candidates(shape: Shape) -> list[Step]:
     found = [_bitmap(shape), _joint(shape), _packed(shape)]
-    if shape.histogram is not None:
+    if shape.code_lengths is not None:
         found.append(_dac(shape))
     return found
 
@@ -313,7 +320,26 @@ def _rows(shape: Shape) -> tuple[int, int]:
 
 
 def _dac(shape: Shape) -> Step:
-    raise NotImplementedError
+    """Codes in one to three chunks of the widths that take least."""
+    assert shape.code_lengths is not None
+    longer = shape.entries - np.cumsum(shape.code_lengths)  # entries whose code has more bits
+    width = max(1, int(np.flatnonzero(shape.code_lengths)[-1]))
+    base = _step(shape, DAC, width, _rows(shape))
+    found = [base]
+    for first in range(1, width):
+        chunks2 = int(longer[first])
+        found.append(base._replace(width=first, width2=width - first, chunks2=chunks2))
+        found += [
+            base._replace(
+                width=first,
+                width2=second,
+                width3=width - first - second,
+                chunks2=chunks2,
+                chunks3=int(longer[first + second]),
+            )
+            for second in range(1, width - first)
+        ]
+    return min(found, key=lambda step: size(step, shape))
 
 
 NAMES = {"bitmap": _bitmap, "joint": _joint, "packed": _packed, "sparse": _sparse, "dac": _dac}

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from succinct.bits import BitVector
+from succinct.bits import BitVector, PackedArray
 from succinct.format import Parts
 from succinct.index import Index, Numbers, Tokens
 from succinct.keys import KeyTable
@@ -17,10 +17,13 @@ from succinct.maps import lanes
 from succinct.maps import layout as layouts
 from succinct.maps._steps import StepsCore
 from succinct.maps.lanes import StepLanes
-from succinct.maps.layout import Layout, Step
+from succinct.maps.layout import Layout, Shape, Step
 from succinct.trie import _levels
 
 Representation = Literal["small", "fast", "bitmap", "joint", "packed", "sparse", "dac"]
+
+#: Larger tokens get no codes: their ranks are found in a table.
+MAX_CODED = 2**26
 
 
 class StepMap(Index):
@@ -114,12 +117,21 @@ class StepMap(Index):
         prefixes, low, high = _levels.level_sizes(keys)
         n_keys, final = _levels.level_keys(keys)
         shapes = layouts.shapes(prefixes, low, high, prefixes[1:] - n_keys + final, final)
-        steps = [layouts.choose(name, shape) for name, shape in zip(wanted, shapes, strict=True)]
-        place = layouts.lay_out(steps, shapes)
+        steps = [
+            layouts.choose("small" if name == "dac" else name, shape)
+            for name, shape in zip(wanted, shapes, strict=True)
+        ]
+        codes = _Codes(keys, wanted)
+        if codes.improve(wanted, shapes, steps):
+            place = layouts.lay_out(steps, shapes, (len(codes.tokens), codes.width))
+        else:
+            place = layouts.lay_out(steps, shapes)
         words = np.zeros(8 * (place.n_bits // 512 + 1), np.uint64)
         values = np.zeros(place.n_words, np.uint64)
-        codes = np.empty(0, np.uint32)
-        _levels.fill_steps(keys, place.table, words, values, codes)
+        if place.vocab_size:
+            packed = PackedArray(codes.tokens, codes.width).words
+            values[: len(packed) - 1] = packed[:-1]
+        _levels.fill_steps(keys, place.table, words, values, codes.of_token)
         bits = BitVector.from_storage(words, place.n_bits)
         return cls._of(steps, place, bits, values, prefixes, low, high)
 
@@ -134,8 +146,10 @@ class StepMap(Index):
         low: Tokens,
         high: Tokens,
     ) -> Self:
-        core = StepsCore(bits, values, place.table, place.vocab_at, 0, 0)
-        self = cls(core, prefixes, low, high, {"n_keys": place.n_keys})
+        vocab = place.vocab_at, place.vocab_width, place.vocab_size
+        core = StepsCore(bits, values, place.table, *vocab)
+        params = {"n_keys": place.n_keys, "n_codes": place.vocab_size}
+        self = cls(core, prefixes, low, high, params)
         self._steps, self._place = tuple(steps), place
         return self
 
@@ -151,8 +165,8 @@ class StepMap(Index):
             table=core.table,
             n_states=np.int64(self.n_states),
             vocab_at=np.int64(place.vocab_at),
-            vocab_width=np.int64(0),
-            vocab_size=np.int64(0),
+            vocab_width=np.int64(place.vocab_width),
+            vocab_size=np.int64(place.vocab_size),
         )
 
     # ---- sizes and files --------------------------------------------------------------------
@@ -206,8 +220,9 @@ class StepMap(Index):
             wrong = layouts.fault(step, shape, last=i + 1 == len(steps))
             if wrong:
                 raise parts.error(f"step {i}: {wrong}")
+        n_codes = parts.integer("n_codes", 0, 2**32)
         try:
-            place = layouts.lay_out(steps, shapes)
+            place = layouts.lay_out(steps, shapes, (n_codes, _width(high) if n_codes else 0))
             bits = BitVector.from_storage(parts.array("bits", np.uint64), place.n_bits)
         except ValueError as error:
             raise parts.error(f"bits: {error}") from None
@@ -219,6 +234,69 @@ class StepMap(Index):
             raise parts.error(f"the steps have {place.n_keys} keys, not as many as the file says")
         values = parts.array("values", np.uint64, place.n_words)
         return cls._of(steps, place, bits, values, prefixes, low, high)
+
+
+def _width(high: Tokens) -> int:
+    """Bits of the largest token."""
+    return (int(high.max()) - 1).bit_length()
+
+
+class _Codes:
+    """Ranks of tokens by frequency, for the steps that get direct-access codes.
+
+    `tokens` are those in use, the most frequent first; `of_token` the ranks, empty if no step
+    needs them; `width` the bits of the largest token.
+    """
+
+    def __init__(self, keys: KeyTable, wanted: Sequence[str]) -> None:
+        self.keys = keys
+        self.width = (keys.vocab_size - 1).bit_length()
+        self.tokens: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        self.of_token: npt.NDArray[np.uint32] = np.empty(0, np.uint32)
+        self.forced = "dac" in wanted
+        if self.forced and keys.vocab_size > MAX_CODED:
+            raise ValueError(
+                f"layout: codes by frequency need tokens below {MAX_CODED}, "
+                f"got {keys.vocab_size - 1}"
+            )
+
+    def improve(self, wanted: Sequence[str], shapes: Sequence[Shape], steps: list[Step]) -> bool:
+        """Give codes to the steps that must have them or become smaller, if that pays for the
+        list of tokens; whether one has them."""
+        open_to = [i for i, name in enumerate(wanted) if name in ("small", "dac")]
+        spent = sum(layouts.size(steps[i], shapes[i]) for i in open_to)
+        # Codes that cut all that there is by half would still have to pay for the list.
+        if not self.forced and (
+            self.keys.vocab_size > MAX_CODED or self.width * self.keys.vocab_size > spent / 2
+        ):
+            return False
+        lengths = self._rank(len(shapes))
+        better = {}
+        saved = 0.0
+        for i in open_to:
+            shapes[i].code_lengths = lengths[i]
+            coded = layouts.choose("dac", shapes[i])
+            gain = layouts.size(steps[i], shapes[i]) - layouts.size(coded, shapes[i])
+            if wanted[i] == "dac" or gain > 0:
+                better[i] = coded
+                saved += max(gain, 0)
+        if not self.forced and saved <= self.width * len(self.tokens):
+            self.of_token = self.of_token[:0]
+            return False
+        for i, coded in better.items():
+            steps[i] = coded
+        return True
+
+    def _rank(self, n_steps: int) -> npt.NDArray[np.int64]:
+        """Rank the tokens; how many entries of each step have codes of so many bits."""
+        counts = np.zeros(self.keys.vocab_size, np.int64)
+        _levels.count_tokens(self.keys, counts)
+        self.tokens = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+        self.of_token = np.zeros(self.keys.vocab_size, np.uint32)
+        self.of_token[self.tokens] = np.arange(len(self.tokens), dtype=np.uint32)
+        lengths = np.zeros((n_steps, 33), np.int64)
+        _levels.count_code_lengths(self.keys, self.of_token, lengths)
+        return lengths
 
 
 def _names(layout: Any, n_steps: int) -> list[str]:

@@ -13,6 +13,10 @@ from succinct.bits.bitvector cimport packed_put
 
 import numpy as np
 
+cdef extern from * nogil:
+    int __builtin_clz(unsigned int) noexcept
+
+
 cdef extern from "succinct/maps/steps.h" nogil:
     ctypedef struct step_t:
         uint64_t entries, rows, inner_rows, inner_at, final_keys, final_at
@@ -38,6 +42,10 @@ cdef inline int64_t common(token_t *tokens, int64_t a, int64_t b, int64_t end) n
     while h < n and tokens[a + h] == tokens[b + h]:
         h += 1
     return h
+
+
+cdef inline int64_t bit_length(uint32_t x) noexcept nogil:
+    return 32 - __builtin_clz(x) if x else 0
 
 
 cdef class _Keys:
@@ -116,6 +124,40 @@ def _level_keys(token_t[::1] tokens, _Keys table, int64_t[::1] keys, int64_t[::1
             keys[end - b - 1] += 1
             if i and common(&tokens[0], a, b, end) == b - a:
                 inner[b - a - 1] += 1
+            a, b = b, end
+
+
+def count_tokens(table, int64_t[::1] counts):
+    """Add to the counts of tokens how many prefixes end with each."""
+    _count_tokens(table.tokens, _Keys(table), counts)
+
+
+def _count_tokens(token_t[::1] tokens, _Keys keys, int64_t[::1] counts):
+    cdef int64_t i, j, a = 0, b = 0, end
+    with nogil:
+        for i in range(keys.n):
+            end = start_of(keys.offsets, keys.fixed, i + 1)
+            for j in range(b + common(&tokens[0], a, b, end), end):
+                counts[tokens[j]] += 1
+            a, b = b, end
+
+
+def count_code_lengths(table, const uint32_t[::1] codes, int64_t[:, ::1] lengths):
+    """Add to ``lengths[d, n]`` how many prefixes of length d + 1 end with a token whose code has
+    n bits."""
+    _count_code_lengths(table.tokens, _Keys(table), codes, lengths)
+
+
+def _count_code_lengths(token_t[::1] tokens, _Keys keys, const uint32_t[::1] codes,
+                        int64_t[:, ::1] lengths):
+    cdef int64_t i, d, a = 0, b = 0, end
+    cdef uint32_t code
+    with nogil:
+        for i in range(keys.n):
+            end = start_of(keys.offsets, keys.fixed, i + 1)
+            for d in range(common(&tokens[0], a, b, end), end - b):
+                code = codes[tokens[b + d]]
+                lengths[d, bit_length(code)] += 1
             a, b = b, end
 
 
