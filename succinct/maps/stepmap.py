@@ -264,11 +264,9 @@ class _Codes:
         """Give codes to the steps that must have them or become smaller, if that pays for the
         list of tokens; whether one has them."""
         open_to = [i for i, name in enumerate(wanted) if name in ("small", "dac")]
-        spent = sum(layouts.size(steps[i], shapes[i]) for i in open_to)
-        # Codes that cut all that there is by half would still have to pay for the list.
-        if not self.forced and (
-            self.keys.vocab_size > MAX_CODED or self.width * self.keys.vocab_size > spent / 2
-        ):
+        entries = sum(shapes[i].entries for i in open_to)
+        # Counting must not take more memory than what is counted.
+        if not self.forced and self.keys.vocab_size > min(MAX_CODED, entries):
             return False
         lengths = self._rank(len(shapes))
         better = {}
