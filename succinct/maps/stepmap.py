@@ -64,8 +64,8 @@ class StepMap(Index):
     >>> tokens, states = index.children(index.walk((1, 2)))
     >>> tokens.tolist(), states.tolist()
     ([3, 4], [4, 5])
-    >>> [step["layout"] for step in index.info()["steps"]]
-    ['bitmap', 'bitmap', 'bitmap']
+    >>> index.info()["steps"][2]["layout"]
+    'bitmap'
     """
 
     _core: StepsCore
