@@ -13,9 +13,7 @@ import numpy.typing as npt
 
 from succinct import KeyTable
 
-DATA = Path(
-    os.environ.get("SUCCINCT_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
-)
+DATA = Path(os.environ.get("SHARED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 _SIDS = (
     "minionerec_industrial",
     "minionerec_office",

@@ -31,11 +31,12 @@ def integers(x: Any, what: str) -> npt.NDArray[Any]:
             return array.astype(np.int64)
         # A list that mixes small and large integers comes out as floats or objects.
         exact = np.asarray(x, dtype=np.object_)
-        if all(isinstance(v, (int, np.integer)) for v in exact.flat):
-            outside = [i for i, v in enumerate(exact.flat) if not 0 <= v < 2**64]
+        values: list[Any] = exact.reshape(-1).tolist()
+        if all(isinstance(v, (int, np.integer)) for v in values):
+            outside = [i for i, v in enumerate(values) if not 0 <= v < 2**64]
             if outside:
                 raise ValueError(
-                    f"{what}{place(exact, outside[0])} = {exact.flat[outside[0]]} is out of range"
+                    f"{what}{place(exact, outside[0])} = {values[outside[0]]} is out of range"
                 )
             return exact.astype(np.uint64)
     raise TypeError(f"{what} must be integers, got {describe(x, array)}")
@@ -76,6 +77,36 @@ def positions(x: Any, limit: int, what: str = "position") -> npt.NDArray[np.int6
     array = integers(x, what)
     _in_range(array, 0, limit - 1, what, IndexError)
     return np.ascontiguousarray(array, dtype=np.int64).reshape(array.shape)
+
+
+def plain_positions(x: Any, limit: int, what: str = "position") -> npt.NDArray[np.int64]:
+    """As `positions`, but what is int64 and contiguous already is left to be checked in use."""
+    if type(x) is np.ndarray and x.dtype == np.int64 and x.flags.c_contiguous:
+        return x
+    return positions(x, limit, what)
+
+
+def checked_out(out: Any, like: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """An array to write results to, if it is one for queries like `like`.
+
+    Raises
+    ------
+    ValueError
+        If type, shape or memory layout are not those needed.
+    """
+    dtype = np.dtype(dtype)
+    if (
+        not isinstance(out, np.ndarray)
+        or out.dtype != dtype
+        or out.shape != like.shape
+        or not out.flags.c_contiguous
+        or not out.flags.writeable
+    ):
+        got = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else repr(out)
+        raise ValueError(
+            f"out must be a writable C-contiguous {dtype} array of shape {like.shape}, got {got}"
+        )
+    return out
 
 
 def values64(x: Any, what: str = "value") -> npt.NDArray[np.uint64]:

@@ -2,6 +2,7 @@
 # cython: embedsignature=True, embedsignature.format=python
 """A bit-vector with rank and select."""
 
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.number cimport PyIndex_Check, PyNumber_AsSsize_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -9,12 +10,21 @@ import os
 
 import numpy as np
 
-from succinct._args import integers, positions
+from succinct._args import checked_out, integers, plain_positions, positions
 from succinct.bits.lanes import BitLanes
 
 
 cdef bint is_scalar(object x):
     return PyIndex_Check(x) and not isinstance(x, np.ndarray)
+
+
+cdef uint64_t plain_int(object i) noexcept:
+    cdef int overflow = 0
+    cdef int64_t value
+    if not PyLong_CheckExact(i):
+        return <uint64_t>-1
+    value = PyLong_AsLongLongAndOverflow(i, &overflow)
+    return <uint64_t>value if value >= 0 else <uint64_t>-1
 
 
 cdef size_t next_zero_batch(const bitvector_t *v, const int64_t *q, int64_t *out, size_t n,
@@ -36,6 +46,10 @@ cdef size_t next_one_batch(const bitvector_t *v, const int64_t *q, int64_t *out,
 
 
 cdef const bits_kernels_t *kernels = NULL
+
+
+cdef const bits_kernels_t *kernels_in_use() noexcept:
+    return kernels
 
 
 def use_isa(name=None):
@@ -298,10 +312,9 @@ cdef class BitVector:
                 raise IndexError(f"{what} {i} is out of range (0..{limit - 1})" if limit
                                  else f"{what} {i} is out of range (there is none)")
             return query(&self.v, at)
-        array = i
-        if type(i) is not np.ndarray or array.dtype != np.int64 or not array.flags.c_contiguous:
-            array = positions(i, limit, what)
-        result = np.empty(array.shape, np.int64) if out is None else _checked_out(out, array)
+        array = plain_positions(i, limit, what)
+        result = np.empty(array.shape, np.int64) if out is None \
+            else checked_out(out, array, np.int64)
         cdef const int64_t[::1] q = array.reshape(-1)
         cdef int64_t[::1] o = result.reshape(-1)
         cdef size_t n = q.shape[0]
@@ -323,21 +336,33 @@ cdef class BitVector:
             C-contiguous, of the shape of `i`; it is filled and returned. After an error its
             contents are undefined.
         """
+        cdef uint64_t at = plain_int(i)
+        if at < self.v.length + 1 and out is None:
+            return kernels.rank1(&self.v, at)
         return self._query(kernels.rank1, kernels.rank1_batch, i, out, self.v.length + 1,
                            "position")
 
     def rank0(self, i, out=None):
         """Zeros among the first i bits, 0 <= i <= len. O(1). `out` as in :meth:`rank1`."""
+        cdef uint64_t at = plain_int(i)
+        if at < self.v.length + 1 and out is None:
+            return kernels.rank0(&self.v, at)
         return self._query(kernels.rank0, kernels.rank0_batch, i, out, self.v.length + 1,
                            "position")
 
     def select1(self, k, out=None):
         """Position of one number k, counted from 0. `out` as in :meth:`rank1`."""
+        cdef uint64_t at = plain_int(k)
+        if at < self.v.ones and out is None:
+            return kernels.select1(&self.v, at)
         return self._query(kernels.select1, kernels.select1_batch, k, out, self.v.ones,
                            "one number")
 
     def select0(self, k, out=None):
         """Position of zero number k, counted from 0. `out` as in :meth:`rank1`."""
+        cdef uint64_t at = plain_int(k)
+        if at < self.v.length - self.v.ones and out is None:
+            return kernels.select0(&self.v, at)
         return self._query(kernels.select0, kernels.select0_batch, k, out,
                            self.v.length - self.v.ones, "zero number")
 
@@ -388,16 +413,6 @@ def _length(length):
     if not 0 <= length < 2**41:
         raise ValueError(f"length must be in 0..2**41 - 1, got {length}")
     return length
-
-
-def _checked_out(out, array):
-    if not isinstance(out, np.ndarray) or out.dtype != np.int64 or out.shape != array.shape \
-            or not out.flags.c_contiguous or not out.flags.writeable:
-        raise ValueError(
-            f"out must be a writable C-contiguous int64 array of shape {array.shape}, got "
-            + (f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else repr(out))
-        )
-    return out
 
 
 def _shaped(out, like):

@@ -58,7 +58,10 @@ V4_INLINE uint64_t bits_rank1_v4(const bitvector_t *v, uint64_t i) {
     __m512i upto = _mm512_mask_set1_epi64(_mm512_set1_epi64(-1), (__mmask8)(1u << k),
                                           (long long)((1ull << (i & 63)) - 1));
     __m512i words = _mm512_maskz_and_epi64((__mmask8)((2u << k) - 1), _mm512_loadu_si512(p), upto);
-    return bits_before(v, b) + (uint64_t)_mm512_reduce_add_epi64(_mm512_popcnt_epi64(words));
+    /* Eight counts of at most 64 add up as bytes. */
+    __m128i counts = _mm512_cvtepi64_epi8(_mm512_popcnt_epi64(words));
+    return bits_before(v, b) +
+           (uint64_t)_mm_cvtsi128_si64(_mm_sad_epu8(counts, _mm_setzero_si128()));
 }
 
 V4_INLINE uint64_t bits_rank0_v4(const bitvector_t *v, uint64_t i) { return i - bits_rank1_v4(v, i); }

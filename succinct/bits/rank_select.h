@@ -170,6 +170,7 @@ typedef struct {
     uint32_t width; /* 0..64 */
 } packed_t;
 
+/* Value i, i < length. */
 static inline uint64_t packed_get(const packed_t *p, uint64_t i) {
     if (p->width == 0) return 0; /* there may be one word only */
     uint64_t at = i * p->width, shift = at & 63;
@@ -184,5 +185,12 @@ static inline void packed_put(uint64_t *words, uint32_t width, uint64_t i, uint6
     words[at >> 6] |= value << shift;
     if (shift + width > 64) words[(at >> 6) + 1] |= value >> (64 - shift);
 }
+
+/* ---- Elias-Fano: value i is (select1(high, i) - i) << low.width | low[i] ---------------------- */
+
+typedef struct {
+    bitvector_t high;
+    packed_t low;
+} elias_fano_t;
 
 #endif

@@ -51,11 +51,11 @@ class ItemMap:
 
     Examples
     --------
-    >>> from succinct import ItemMap, KeyTable, LoudsTrie  # doctest: +SKIP
+    >>> from succinct import ItemMap, KeyTable, LoudsTrie
     >>> keys = KeyTable.from_sequences([(1, 2, 3), (7,), (1, 2, 3)])
-    >>> trie = LoudsTrie.build(keys)  # doctest: +SKIP
-    >>> items = ItemMap(trie, keys, ["a", "x", "b"])  # doctest: +SKIP
-    >>> items.items(trie.key_id((1, 2, 3)))  # doctest: +SKIP
+    >>> trie = LoudsTrie.build(keys)
+    >>> items = ItemMap(trie, keys, ["a", "x", "b"])
+    >>> items.items(trie.key_id((1, 2, 3)))
     ['a', 'b']
     """
 
