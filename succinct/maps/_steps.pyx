@@ -5,6 +5,7 @@
 Arguments are arrays of the right type, checked by the caller; states are checked by `bad_state`.
 """
 
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.number cimport PyNumber_AsSsize_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -63,6 +64,16 @@ cdef enum:
 
 cdef inline int64_t as_token(item, items) except -1:
     """A token of a list or tuple."""
+    cdef int overflow = 0
+    cdef int64_t token
+    if PyLong_CheckExact(item):
+        token = PyLong_AsLongLongAndOverflow(item, &overflow)
+        if 0 <= token < 0xffffffff and overflow == 0:
+            return token
+    return as_index(item, items)
+
+
+cdef int64_t as_index(item, items) except -1:
     cdef int64_t token = -1
     try:
         token = PyNumber_AsSsize_t(item, OverflowError)
@@ -167,9 +178,9 @@ cdef class StepsCore:
         """The number of a sequence given as a list or tuple of integers, or -1."""
         cdef uint32_t tokens[SHORT]
         cdef Py_ssize_t n = 0
-        if len(items) > SHORT:
+        if type(items) is not tuple or len(<tuple>items) > SHORT:
             return self.key_number(self.walk_items(items))
-        for item in items:
+        for item in <tuple>items:
             tokens[n] = <uint32_t>as_token(item, items)
             n += 1
         return self.kernels.find(&self.t, tokens, n)
