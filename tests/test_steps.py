@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from succinct import FormatError, KeyTable, StepMap, load, verify
 from succinct.bits import lanes as bit_lanes
+from succinct.bits.bitvector import isa, use_isa
 from succinct.maps import lanes
 from tests.strategies import catalogs
 
@@ -215,6 +216,29 @@ def test_rows_of_all_shapes(name, degrees):
     numbers = np.random.default_rng(0).permutation(len(rows))[:3000]
     assert index.key(numbers) == [tuple(row) for row in rows[numbers].tolist()]
     assert index._fault() is None
+
+
+@pytest.mark.parametrize("name", ["portable", "x86-64-v3", "avx512"])
+def test_instruction_sets(name):
+    before = isa()
+    try:
+        use_isa(name)
+    except ValueError:
+        pytest.skip(f"this processor does not run {name}")
+    try:
+        rows = semantic_ids(3000)
+        for layout in (NAMES, NAMES[::-1]):
+            index = StepMap.build(KeyTable.from_rows(rows), layout)
+            assert index.key_ids(rows).tolist() == list(range(3000))
+            assert index.key(np.arange(3000)) == [tuple(row) for row in rows.tolist()]
+            assert [index.key_id(tuple(row)) for row in rows[:99].tolist()] == list(range(99))
+            assert (index.key_ids(rows[:, ::-1]) == -1).all()
+            states = np.zeros(3000, np.uint64)
+            for column in rows.T:
+                states = index.advance(states, column)
+            assert index.state_key_ids(states).tolist() == list(range(3000))
+    finally:
+        use_isa(before)
 
 
 # Lanes, uncompiled

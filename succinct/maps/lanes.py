@@ -15,13 +15,19 @@ from succinct.bits.lanes import (
     get_bits,
     next_one,
     next_zero,
+    popcount,
     rank1,
     select0,
     select1,
+    select_in_word,
 )
 from succinct.maps.layout import BITMAP, COLUMN, DAC, EXTRAS, JOINT, ONE, PACKED, STARTS
 
 _DEAD = np.uint64(0xFFFFFFFFFFFFFFFF)
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_NONE = np.uint64(0)
+# A row with this many buckets or fewer is scanned from its begin; a longer one is selected in.
+_SHORT = np.int64(512)
 
 _ENTRIES = COLUMN["entries"]
 _START = COLUMN["start"]
@@ -203,15 +209,40 @@ def _coded(index: StepLanes, step: _Step, e: np.int64) -> np.int64:
     return _value(index, index.vocab_at + code * index.vocab_width, index.vocab_width)
 
 
-def _token(index: StepLanes, step: _Step, p: np.int64, e: np.int64) -> np.int64:
-    """Token of entry `e`, of row `p`."""
+def _nth_bit(index: StepLanes, at: np.int64, k: np.int64, flip: np.uint64) -> np.int64:
+    """Place of the one numbered `k` at or after `at`, which exists; of a zero if `flip` is all
+    ones."""
+    words = index.bits.words
+    j = at >> 6
+    word = (words[j] ^ flip) & (_ALL << np.uint64(at & 63))
+    count = popcount(word)
+    while k >= count and j + 1 < len(words):
+        k -= count
+        j += 1
+        word = words[j] ^ flip
+        count = popcount(word)
+    return np.int64((j << 6) + select_in_word(word, k))
+
+
+def _token(index: StepLanes, step: _Step, p: np.int64, first: np.int64, k: np.int64) -> np.int64:
+    """Token of entry `k` of row `p`, which begins with entry `first`."""
+    e = first + k
     kind = step[_KIND]
     if kind == PACKED:
         width = step[_WIDTH]
         return np.int64(step[_LOW] + _value(index, step[_TOKENS_AT] + e * width, width))
     if kind == DAC:
         return _coded(index, step, e)
-    at = select1(index.bits, step[_TREE_ONES] + e) - step[_TREE_AT]
+    # Where the row begins in the tree follows from how many ones and zeros come before it.
+    per_row = step[_RANGE]
+    begin = step[_TREE_AT] + p * per_row
+    if kind == JOINT:
+        per_row = step[_BUCKETS]
+        begin = step[_TREE_AT] + p * per_row + first
+    if per_row <= _SHORT:
+        at = _nth_bit(index, begin, k, _NONE) - step[_TREE_AT]
+    else:
+        at = select1(index.bits, step[_TREE_ONES] + e) - step[_TREE_AT]
     if kind == BITMAP:
         return np.int64(step[_LOW] + at - p * step[_RANGE])
     width = step[_WIDTH]
@@ -245,7 +276,7 @@ def nth_child(
     p = np.int64(0)
     if step[_KIND] < PACKED:
         p = _row(index, depth, state)
-    return _token(index, step, p, first + k), np.uint64(step[_START] + first + k)
+    return _token(index, step, p, first, k), np.uint64(step[_START] + first + k)
 
 
 def find_child(
@@ -279,8 +310,13 @@ def find_child(
             return _DEAD
         return np.uint64(step[_START] + rank1(index.bits, at) - step[_TREE_ONES])
     if kind == JOINT:
-        bucket = _row(index, depth, state) * step[_BUCKETS] + (key >> width)
-        at = select0(index.bits, _zeros(step) + bucket)
+        bucket = _row(index, depth, state) * step[_BUCKETS]
+        if step[_BUCKETS] <= _SHORT:
+            at = _nth_bit(index, step[_TREE_AT] + bucket + first, key >> width, _ALL)
+            bucket += key >> width
+        else:
+            bucket += key >> width
+            at = select0(index.bits, _zeros(step) + bucket)
         first = at - step[_TREE_AT] - bucket
         limit = np.int64(len(index.bits.words)) << 6
         end = first + next_zero(index.bits, at + 1, limit) - at - 1
@@ -289,6 +325,17 @@ def find_child(
     if found == end or _value(index, step[_TOKENS_AT] + found * width, width) != key:
         return _DEAD
     return np.uint64(step[_START] + found)
+
+
+def listing_cost(index: StepLanes, state: np.uint64) -> np.int64:
+    """How much dearer `nth_child`, a select in a tree, is than a step of the search in
+    `find_child`."""
+    if state == _DEAD:
+        return np.int64(1)
+    depth = _depth(index, state)
+    if depth < len(index.table) and index.table[depth, _KIND] < PACKED:
+        return np.int64(8)
+    return np.int64(1)
 
 
 def has_children(index: StepLanes, state: np.uint64) -> bool:
