@@ -5,6 +5,7 @@ from succinct.decode import BeamResult, QueryResult, beam_search
 from succinct.errors import FormatError
 from succinct.index import DEAD, load, verify
 from succinct.keys import ItemMap, KeyTable
+from succinct.maps import StepMap
 from succinct.trie import LoudsTrie
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "LoudsTrie",
     "PackedArray",
     "QueryResult",
+    "StepMap",
     "beam_search",
     "load",
     "verify",

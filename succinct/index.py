@@ -286,7 +286,8 @@ class Index:
         KeyError
             If the sequence is not a key.
         """
-        number = self._find(sequence)
+        # Straight to the compiled part for what is asked most, one key of few tokens.
+        number = self._core.find(sequence) if type(sequence) is tuple else self._find(sequence)
         if number < 0:
             raise KeyError(tuple(int(t) for t in sequence))
         return number

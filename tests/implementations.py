@@ -145,10 +145,27 @@ def build_louds(sequences: Any, **layout: Any) -> LibraryIndex:
     return LibraryIndex(LoudsTrie.build(KeyTable.from_sequences(sequences), **layout))
 
 
-def save_and_load(sequences: Any, mmap: bool, **layout: Any) -> LibraryIndex:
+def build_steps(sequences: Any, layout: Any = "small") -> LibraryIndex:
+    """A StepMap; packed instead where tokens are too large for a bitmap or for codes."""
+    from succinct import KeyTable, StepMap
+
+    keys = KeyTable.from_sequences(sequences)
+    index = StepMap.build(keys)
+    if layout == "bitmap":
+        steps = index.info()["steps"]
+        sizes = [step["prefixes"] * (step["high"] - step["low"]) for step in steps]
+        layout = ["bitmap" if size < 2**20 else "packed" for size in sizes]
+    if layout == "dac" and index.vocab_size > 2**20:
+        layout = "packed"
+    return LibraryIndex(StepMap.build(keys, layout))
+
+
+def save_and_load(
+    sequences: Any, mmap: bool, build: Any = build_louds, **layout: Any
+) -> LibraryIndex:
     from succinct import load
 
-    built = build_louds(sequences, **layout)
+    built = build(sequences, **layout)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "index.safetensors"
         built.raw.save(path)
@@ -162,8 +179,19 @@ INDEXES: dict[str, Callable[[Any], Any]] = {
     "louds-auto": lambda sequences: build_louds(sequences, tail="auto"),
     "louds-mapped": lambda sequences: save_and_load(sequences, mmap=True, tail=True),
     "louds-loaded": lambda sequences: save_and_load(sequences, mmap=False, tail=False),
+    "steps-small": build_steps,
+    "steps-fast": lambda sequences: build_steps(sequences, "fast"),
+    "steps-bitmap": lambda sequences: build_steps(sequences, "bitmap"),
+    "steps-joint": lambda sequences: build_steps(sequences, "joint"),
+    "steps-packed": lambda sequences: build_steps(sequences, "packed"),
+    "steps-sparse": lambda sequences: build_steps(sequences, "sparse"),
+    "steps-dac": lambda sequences: build_steps(sequences, "dac"),
+    "steps-mapped": lambda sequences: save_and_load(sequences, mmap=True, build=build_steps),
+    "steps-loaded": lambda sequences: save_and_load(
+        sequences, mmap=False, build=build_steps, layout="packed"
+    ),
 }
-IN_LEVEL_ORDER = {"reference", "louds", "louds-loaded"}  # number keys as a KeyTable does
+IN_LEVEL_ORDER = set(INDEXES) - {"louds-tail", "louds-auto", "louds-mapped"}  # as in a KeyTable
 
 
 def over(table: dict[str, Any], name: str, only: set[str] | None = None) -> Any:

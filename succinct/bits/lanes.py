@@ -191,15 +191,18 @@ def next_zero(bits: BitLanes, i: np.int64, limit: np.int64) -> np.int64:
 
 def packed_get(packed: PackedLanes, i: np.int64) -> np.uint64:
     """Value `i`; 0 <= i < n."""
-    width = packed.width
+    return get_bits(packed.words, np.int64(i * packed.width), packed.width)
+
+
+def get_bits(words: NDArray[np.uint64], start: np.int64, width: np.int64) -> np.uint64:
+    """The integer of `width` bits that begins at bit `start`."""
     if width == 0:
         return np.uint64(0)
-    start = i * width
     j = start >> 6
     offset = start & 63
-    value = packed.words[j] >> np.uint64(offset)
+    value = words[j] >> np.uint64(offset)
     if offset + width > 64:
-        value = value | (packed.words[j + 1] << np.uint64(64 - offset))
+        value = value | (words[j + 1] << np.uint64(64 - offset))
     if width < 64:
         value = value & ((_ONE << np.uint64(width)) - _ONE)
     return np.uint64(value)

@@ -19,6 +19,7 @@ from succinct.trie.lanes import (
     has_children,
     is_terminal,
     key_number,
+    listing_cost,
     nth_child,
 )
 
@@ -28,6 +29,7 @@ PROTOCOL = (
     "has_children",
     "is_terminal",
     "key_number",
+    "listing_cost",
     "nth_child",
 )
 
@@ -294,7 +296,8 @@ def search(
                 ) <= result_bound:
                     break
                 first, count = child_range(index, state)
-                probe = count <= n * 2 or count <= n * _bit_length(count)
+                cost = count * listing_cost(index, state)
+                probe = cost <= n * 2 or cost <= n * _bit_length(count)
                 trials = count if probe else n
                 for trial in range(trials):
                     child = _DEAD

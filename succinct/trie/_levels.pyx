@@ -13,6 +13,18 @@ from succinct.bits.bitvector cimport packed_put
 
 import numpy as np
 
+cdef extern from * nogil:
+    int __builtin_clz(unsigned int) noexcept
+
+
+cdef extern from "succinct/maps/steps.h" nogil:
+    ctypedef struct step_t:
+        uint64_t entries, rows, inner_rows, inner_at, final_keys, final_at
+    void bits_set(uint64_t *, uint64_t) noexcept
+    void steps_put(const step_t *, uint64_t *, uint64_t *, uint64_t, uint64_t, int, uint64_t,
+                   uint64_t, uint64_t *) noexcept
+    void steps_put_row(const step_t *, uint64_t *, uint64_t *, uint64_t, uint64_t) noexcept
+
 ctypedef fused token_t:
     const uint8_t
     const uint16_t
@@ -30,6 +42,10 @@ cdef inline int64_t common(token_t *tokens, int64_t a, int64_t b, int64_t end) n
     while h < n and tokens[a + h] == tokens[b + h]:
         h += 1
     return h
+
+
+cdef inline int64_t bit_length(uint32_t x) noexcept nogil:
+    return 32 - __builtin_clz(x) if x else 0
 
 
 cdef class _Keys:
@@ -81,6 +97,114 @@ def _level_sizes(token_t[::1] tokens, _Keys keys, int64_t[::1] prefixes, uint32_
                 low[d] = min(low[d], token)
                 high[d] = max(high[d], token + 1)
             a, b = b, end
+
+
+def level_keys(table):
+    """Count the keys of every length, and those of them that are prefixes of other keys.
+
+    Returns
+    -------
+    keys, inner : int64 [max_length]
+        Of length d at place d - 1.
+    """
+    keys = np.zeros(table.max_length, np.int64)
+    inner = np.zeros(table.max_length, np.int64)
+    if table.fixed_length is not None:
+        keys[table.max_length - 1] = table.n_keys
+    else:
+        _level_keys(table.tokens, _Keys(table), keys, inner)
+    return keys, inner
+
+
+def _level_keys(token_t[::1] tokens, _Keys table, int64_t[::1] keys, int64_t[::1] inner):
+    cdef int64_t i, a = 0, b = 0, end
+    with nogil:
+        for i in range(table.n):
+            end = start_of(table.offsets, table.fixed, i + 1)
+            keys[end - b - 1] += 1
+            if i and common(&tokens[0], a, b, end) == b - a:
+                inner[b - a - 1] += 1
+            a, b = b, end
+
+
+def count_tokens(table, int64_t[::1] counts):
+    """Add to the counts of tokens how many prefixes end with each."""
+    _count_tokens(table.tokens, _Keys(table), counts)
+
+
+def _count_tokens(token_t[::1] tokens, _Keys keys, int64_t[::1] counts):
+    cdef int64_t i, j, a = 0, b = 0, end
+    with nogil:
+        for i in range(keys.n):
+            end = start_of(keys.offsets, keys.fixed, i + 1)
+            for j in range(b + common(&tokens[0], a, b, end), end):
+                counts[tokens[j]] += 1
+            a, b = b, end
+
+
+def count_code_lengths(table, const uint32_t[::1] codes, int64_t[:, ::1] lengths):
+    """Add to ``lengths[d, n]`` how many prefixes of length d + 1 end with a token whose code has
+    n bits."""
+    _count_code_lengths(table.tokens, _Keys(table), codes, lengths)
+
+
+def _count_code_lengths(token_t[::1] tokens, _Keys keys, const uint32_t[::1] codes,
+                        int64_t[:, ::1] lengths):
+    cdef int64_t i, d, a = 0, b = 0, end
+    cdef uint32_t code
+    with nogil:
+        for i in range(keys.n):
+            end = start_of(keys.offsets, keys.fixed, i + 1)
+            for d in range(common(&tokens[0], a, b, end), end - b):
+                code = codes[tokens[b + d]]
+                lengths[d, bit_length(code)] += 1
+            a, b = b, end
+
+
+def fill_steps(table, steps, bits, values, const uint32_t[::1] codes):
+    """Fill the arrays of a step-sliced index, which come zeroed; see succinct/maps/steps.h.
+
+    `steps` is the table that says where the parts of every step lie, `bits` and `values` are
+    words. `codes` are the ranks of tokens by frequency, empty if no step needs them.
+    """
+    count = len(steps)
+    # By level: the next entry, the next row, and how many tokens took a second and third chunk.
+    # A part of the keys could be filled on its own from its sums of all parts before.
+    _fill_steps(table.tokens, _Keys(table), steps, bits, values, codes, np.zeros(count, np.int64),
+                np.zeros(count, np.int64), np.zeros((count, 2), np.uint64))
+
+
+def _fill_steps(token_t[::1] tokens, _Keys keys, const int64_t[:, ::1] table, uint64_t[::1] bits,
+                uint64_t[::1] values, const uint32_t[::1] codes, int64_t[::1] entries,
+                int64_t[::1] rows, uint64_t[:, ::1] more):
+    cdef const step_t *steps = <const step_t *>&table[0, 0]
+    cdef const step_t *s
+    cdef int64_t i, d, a = 0, b = 0, end, shared
+    cdef uint32_t token
+    cdef bint first, ended
+    with nogil:
+        for i in range(keys.n):
+            end = start_of(keys.offsets, keys.fixed, i + 1)
+            shared = common(&tokens[0], a, b, end)
+            for d in range(shared, end - b):
+                # A prefix that is new, or was a key without continuations so far, gets its first.
+                ended = d == shared and b - a == shared
+                first = d > shared or ended
+                if first:
+                    rows[d] += 1
+                    if d:
+                        s = steps + d - 1
+                        if s.inner_rows < s.entries:
+                            bits_set(&bits[0], s.inner_at + entries[d - 1] - 1)
+                        if ended and s.final_keys < s.inner_rows:
+                            bits_set(&bits[0], s.final_at + rows[d] - 1)
+                token = <uint32_t>tokens[b + d]
+                steps_put(steps + d, &bits[0], &values[0], rows[d] - 1, entries[d], first, token,
+                          codes[token] if codes.shape[0] else 0, &more[d, 0])
+                entries[d] += 1
+            a, b = b, end
+        for d in range(table.shape[0]):
+            steps_put_row(steps + d, &bits[0], &values[0], rows[d], entries[d])
 
 
 def fill_prefixes(table, prefixes, uint32_t high_width, topology, terminal, slots, label_high):

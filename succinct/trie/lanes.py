@@ -185,6 +185,11 @@ def find_child(
     return _DEAD
 
 
+def listing_cost(trie: LoudsLanes, state: np.uint64) -> np.int64:
+    """How much dearer `nth_child` is than a step of the search in `find_child`."""
+    return np.int64(1)
+
+
 def has_children(trie: LoudsLanes, state: np.uint64) -> bool:
     """Whether some token continues `state`."""
     node = _node(state)

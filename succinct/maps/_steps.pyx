@@ -1,0 +1,325 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: embedsignature=True, embedsignature.format=python
+"""Navigation in a step-sliced index: the compiled part of :class:`succinct.StepMap`.
+
+Arguments are arrays of the right type, checked by the caller; states are checked by `bad_state`.
+"""
+
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
+from cpython.number cimport PyNumber_AsSsize_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from succinct.bits.bitvector cimport (
+    BitVector, bits_rank1, bits_select0, bits_select1, bitvector_t, isa_level,
+)
+
+import numpy as np
+
+from succinct.bits.bitvector import isa
+
+cdef extern from "succinct/maps/steps.h" nogil:
+    ctypedef struct step_t:
+        uint64_t entries, start, rows, inner_rows, inner_at, final_keys, final_at
+    ctypedef struct steps_t:
+        const step_t *step
+        uint64_t n_steps, n_states
+        bitvector_t bits
+        const uint64_t *values
+        uint64_t vocab_at, vocab_width, vocab_size
+    ctypedef struct steps_kernels_t:
+        uint64_t (*child)(const steps_t *, uint64_t, uint64_t, uint64_t) noexcept nogil
+        int64_t (*find)(const steps_t *, const uint32_t *, uint64_t) noexcept nogil
+        int64_t (*number)(const steps_t *, uint64_t, uint64_t) noexcept nogil
+        void (*advance)(const steps_t *, const uint64_t *, const uint32_t *, uint64_t *,
+                        size_t) noexcept nogil
+        void (*lookup)(const steps_t *, const uint32_t *, const int64_t *, int64_t *,
+                       size_t) noexcept nogil
+        void (*keys)(const steps_t *, const int64_t *, const int64_t *, uint32_t *,
+                     size_t) noexcept nogil
+    ctypedef uint64_t (*query_t)(const bitvector_t *, uint64_t) noexcept nogil
+    const uint64_t DEAD, NOWHERE
+    const steps_kernels_t *steps_kernels_for(int) noexcept
+    uint64_t steps_depth(const steps_t *, uint64_t) noexcept
+    uint64_t steps_entry(const steps_t *, uint64_t, uint64_t) noexcept
+    uint64_t steps_row(const steps_t *, uint64_t, uint64_t, query_t, query_t, query_t) noexcept
+    uint64_t steps_entries(const steps_t *, const step_t *, uint64_t, uint64_t *, query_t,
+                           query_t, query_t) noexcept
+    uint64_t steps_token(const steps_t *, const step_t *, uint64_t, uint64_t, uint64_t *, query_t,
+                         query_t, query_t) noexcept
+    uint64_t steps_parent(const steps_t *, const step_t *, uint64_t, uint64_t *, query_t, query_t,
+                          query_t) noexcept
+    int steps_is_key(const steps_t *, const step_t *, uint64_t, query_t) noexcept
+    uint64_t steps_key(const steps_t *, uint64_t, uint64_t *, query_t, query_t, query_t) noexcept
+
+
+cdef struct Family:
+    # The continuations of one prefix: entries [first, end) of row p of a step.
+    const step_t *step
+    uint64_t p, first, end
+
+
+cdef enum:
+    SHORT = 64  # sequences up to this length are looked up in one call
+
+
+cdef inline int64_t as_token(item, items) except -1:
+    """A token of a list or tuple."""
+    cdef int overflow = 0
+    cdef int64_t token
+    if PyLong_CheckExact(item):
+        token = PyLong_AsLongLongAndOverflow(item, &overflow)
+        if 0 <= token < 0xffffffff and overflow == 0:
+            return token
+    return as_index(item, items)
+
+
+cdef int64_t as_index(item, items) except -1:
+    cdef int64_t token = -1
+    try:
+        token = PyNumber_AsSsize_t(item, OverflowError)
+    except OverflowError:
+        pass
+    if not 0 <= token < 0xffffffff:
+        shown = repr(items) if len(items) <= 20 else \
+            f"{list(items[:20])} and {len(items) - 20} more"
+        raise ValueError(f"token {item} in {shown} is out of range (0..2**32 - 2)")
+    return token
+
+
+cdef class StepsCore:
+    """The arrays of a step-sliced index, and the steps through them."""
+    cdef readonly BitVector bits
+    cdef readonly object values, table
+    cdef steps_t t
+    cdef const steps_kernels_t *kernels
+
+    def __init__(self, BitVector bits, values, table, vocab_at, vocab_width, vocab_size):
+        cdef const uint64_t[::1] words = values
+        cdef const int64_t[:, ::1] rows = table
+        self.bits, self.values, self.table = bits, values, table
+        values.flags.writeable = table.flags.writeable = False
+        self.t.step = <const step_t *>&rows[0, 0]
+        self.t.n_steps = rows.shape[0]
+        self.t.n_states = self.t.step[rows.shape[0] - 1].start + \
+            self.t.step[rows.shape[0] - 1].entries
+        self.t.bits = bits.v
+        self.t.values = &words[0]
+        self.t.vocab_at, self.t.vocab_width, self.t.vocab_size = vocab_at, vocab_width, vocab_size
+        self.kernels = steps_kernels_for(isa_level(isa().encode()))
+
+    cdef inline Family family(self, uint64_t state) noexcept nogil:
+        cdef Family f
+        cdef uint64_t depth
+        f.p = f.first = f.end = 0
+        if state == DEAD:
+            return f
+        depth = steps_depth(&self.t, state)
+        if depth == self.t.n_steps:
+            return f
+        f.p = steps_row(&self.t, depth, steps_entry(&self.t, depth, state), bits_rank1,
+                        bits_select1, bits_select0)
+        f.step = self.t.step + depth
+        if f.p != NOWHERE:
+            f.end = steps_entries(&self.t, f.step, f.p, &f.first, bits_rank1, bits_select1,
+                                  bits_select0)
+        return f
+
+    cdef inline uint64_t token(self, const Family *f, uint64_t e, uint64_t *at) noexcept nogil:
+        """The token of entry e; `at` is NOWHERE for the first one that is asked for."""
+        return steps_token(&self.t, f.step, f.p, e, at, bits_rank1, bits_select1, bits_select0)
+
+    cdef inline bint ends_key(self, uint64_t state) noexcept nogil:
+        cdef uint64_t depth
+        if state == DEAD or state == 0:
+            return False
+        depth = steps_depth(&self.t, state)
+        return steps_is_key(&self.t, self.t.step + depth - 1, steps_entry(&self.t, depth, state),
+                            bits_rank1)
+
+    cdef int64_t key_number(self, uint64_t state) noexcept nogil:
+        cdef uint64_t depth
+        if state == DEAD:
+            return -1
+        depth = steps_depth(&self.t, state)
+        return self.kernels.number(&self.t, depth, steps_entry(&self.t, depth, state))
+
+    # ---- arrays ------------------------------------------------------------------------------
+
+    def bad_state(self, const uint64_t[::1] states):
+        """The place of the first number that is no state and not DEAD, or -1."""
+        cdef Py_ssize_t i, bad = -1
+        with nogil:
+            for i in range(states.shape[0]):
+                if states[i] >= self.t.n_states and states[i] != DEAD:
+                    bad = i
+                    break
+        return bad
+
+    def advance(self, const uint64_t[::1] states, const uint32_t[::1] tokens, uint64_t[::1] out):
+        """The state behind each state and token."""
+        if states.shape[0]:
+            with nogil:
+                self.kernels.advance(&self.t, &states[0], &tokens[0], &out[0], states.shape[0])
+
+    def walk_items(self, items):
+        """The state of a prefix given as a list or tuple of integers."""
+        cdef uint64_t e = 0, depth = 0
+        cdef int64_t token
+        for item in items:
+            token = as_token(item, items)
+            if e != NOWHERE:
+                e = self.kernels.child(&self.t, depth, e, token)
+                depth += 1
+        if e == NOWHERE:
+            return DEAD
+        return self.t.step[depth - 1].start + e if depth else 0
+
+    def find(self, items):
+        """The number of a sequence given as a list or tuple of integers, or -1."""
+        cdef uint32_t tokens[SHORT]
+        cdef Py_ssize_t n = 0
+        if type(items) is not tuple or len(<tuple>items) > SHORT:
+            return self.key_number(self.walk_items(items))
+        for item in <tuple>items:
+            tokens[n] = <uint32_t>as_token(item, items)
+            n += 1
+        return self.kernels.find(&self.t, tokens, n)
+
+    def walk(self, const uint32_t[::1] tokens):
+        """The state of a prefix."""
+        cdef uint64_t e = 0, depth
+        with nogil:
+            for depth in range(<uint64_t>tokens.shape[0]):
+                e = self.kernels.child(&self.t, depth, e, tokens[depth])
+                if e == NOWHERE:
+                    break
+        if e == NOWHERE:
+            return DEAD
+        return self.t.step[tokens.shape[0] - 1].start + e if tokens.shape[0] else 0
+
+    def degrees(self, const uint64_t[::1] states, int64_t[::1] out):
+        """The number of continuations of each state."""
+        cdef Py_ssize_t i
+        cdef Family f
+        with nogil:
+            for i in range(states.shape[0]):
+                f = self.family(states[i])
+                out[i] = f.end - f.first
+
+    def children(self, const uint64_t[::1] states, const int64_t[::1] offsets,
+                 uint32_t[::1] tokens, uint64_t[::1] children):
+        """Write the continuations of state i to [offsets[i], offsets[i + 1])."""
+        cdef Py_ssize_t i
+        cdef int64_t out
+        cdef uint64_t e, at
+        cdef Family f
+        with nogil:
+            for i in range(states.shape[0]):
+                f = self.family(states[i])
+                out = offsets[i]
+                at = NOWHERE
+                for e in range(f.first, f.end):
+                    tokens[out] = <uint32_t>self.token(&f, e, &at)
+                    children[out] = f.step.start + e
+                    out += 1
+
+    def expand(self, uint64_t state):
+        """Whether a state is that of a key, the tokens and the states of its continuations."""
+        cdef Family f = self.family(state)
+        cdef uint64_t e, at = NOWHERE
+        cdef list tokens = []
+        for e in range(f.first, f.end):
+            tokens.append(self.token(&f, e, &at))
+        states = range(f.step.start + f.first, f.step.start + f.end) if tokens else ()
+        return self.ends_key(state), tokens, list(states)
+
+    def is_terminal(self, const uint64_t[::1] states, uint8_t[::1] out):
+        """Whether each state is that of a key."""
+        cdef Py_ssize_t i
+        with nogil:
+            for i in range(states.shape[0]):
+                out[i] = self.ends_key(states[i])
+
+    def key_numbers(self, const uint64_t[::1] states, int64_t[::1] out):
+        """The number of the key that each state stands for, or -1."""
+        cdef Py_ssize_t i
+        with nogil:
+            for i in range(states.shape[0]):
+                out[i] = self.key_number(states[i])
+
+    def lookup(self, const uint32_t[::1] tokens, const int64_t[::1] offsets, int64_t[::1] out):
+        """The number of each sequence, or -1."""
+        cdef const uint32_t *first = &tokens[0] if tokens.shape[0] else NULL
+        if out.shape[0]:
+            with nogil:
+                self.kernels.lookup(&self.t, first, &offsets[0], &out[0], out.shape[0])
+
+    def allowed_mask(self, const uint64_t[::1] states, uint32_t[:, ::1] mask, int64_t vocab_size):
+        """Set bit t % 32 of word t // 32 of row i for every continuation t of state i."""
+        cdef Py_ssize_t i
+        cdef uint64_t e, at, token
+        cdef Family f
+        with nogil:
+            for i in range(states.shape[0]):
+                f = self.family(states[i])
+                at = NOWHERE
+                for e in range(f.first, f.end):
+                    token = self.token(&f, e, &at)
+                    if token < <uint64_t>vocab_size:
+                        mask[i, token >> 5] |= <uint32_t>1 << (token & 31)
+
+    def key_lengths(self, const int64_t[::1] numbers, int64_t[::1] out):
+        """The length of each key. No key can be so damaged that it has none: always -1."""
+        cdef Py_ssize_t i
+        cdef uint64_t e
+        with nogil:
+            for i in range(numbers.shape[0]):
+                out[i] = steps_key(&self.t, numbers[i], &e, bits_rank1, bits_select1, bits_select0)
+        return -1
+
+    def key_tokens(self, const int64_t[::1] numbers, const int64_t[::1] ends, uint32_t[::1] out):
+        """Write the tokens of key i before ends[i]; the lengths are those of `key_lengths`."""
+        if numbers.shape[0]:
+            with nogil:
+                self.kernels.keys(&self.t, &numbers[0], &ends[0], &out[0], numbers.shape[0])
+
+    # ---- the structure itself ----------------------------------------------------------------
+
+    def fault(self, int64_t[::1] prefixes, const uint32_t[::1] low, const uint32_t[::1] high):
+        """What is wrong with the structure, or None. O(n log n).
+
+        Rows must follow one another without gaps and none be empty, tokens ascend in them and
+        span the range of their step, and every entry must be found from its parent and know it.
+        The prefixes of every length are counted into `prefixes`, which comes zeroed.
+        """
+        cdef uint64_t depth, p, e, at, token, before, next_entry, least, most
+        cdef const step_t *s
+        cdef Family f
+        prefixes[0] = 1
+        for depth in range(self.t.n_steps):
+            s = self.t.step + depth
+            next_entry, least, most = 0, NOWHERE, 0
+            f.step = s
+            for p in range(s.rows):
+                f.p = p
+                f.end = steps_entries(&self.t, s, p, &f.first, bits_rank1, bits_select1,
+                                      bits_select0)
+                if f.first != next_entry or f.first >= f.end:
+                    return f"row {p} of step {depth} does not begin where the one before ends"
+                next_entry = f.end
+                at, before = NOWHERE, 0
+                for e in range(f.first, f.end):
+                    token = self.token(&f, e, &at)
+                    if e > f.first and token <= before:
+                        return f"the tokens of row {p} of step {depth} do not ascend"
+                    before = token
+                    least, most = min(least, token), max(most, token)
+                    if steps_parent(&self.t, s, e, &token, bits_rank1, bits_select1,
+                                    bits_select0) != p or token != before:
+                        return f"entry {e} of step {depth} does not lead back to row {p}"
+                prefixes[depth + 1] += f.end - f.first
+            if next_entry != s.entries:
+                return f"the rows of step {depth} hold {next_entry} of {s.entries} entries"
+            if least != low[depth] or most + 1 != high[depth]:
+                return f"the tokens of step {depth} do not span {low[depth]}..{high[depth] - 1}"
+        return None

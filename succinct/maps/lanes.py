@@ -1,0 +1,383 @@
+"""Scalar navigation over a `StepMap`, for compilation by numba; see `succinct.bits.lanes`.
+
+The layout is that of steps.h: one bit-vector, one array of integers, and a table that says where
+each step finds its own. The functions take any state that the index itself gave out, and DEAD.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from succinct.bits.lanes import (
+    BitLanes,
+    get_bit,
+    get_bits,
+    next_one,
+    next_zero,
+    popcount,
+    rank1,
+    select0,
+    select1,
+    select_in_word,
+)
+from succinct.maps.layout import BITMAP, COLUMN, DAC, EXTRAS, JOINT, ONE, PACKED, STARTS
+
+_DEAD = np.uint64(0xFFFFFFFFFFFFFFFF)
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_NONE = np.uint64(0)
+# A row with this many buckets or fewer is scanned from its begin; a longer one is selected in.
+_SHORT = np.int64(512)
+
+_ENTRIES = COLUMN["entries"]
+_START = COLUMN["start"]
+_LOW = COLUMN["low"]
+_RANGE = COLUMN["range"]
+_KIND = COLUMN["kind"]
+_WIDTH = COLUMN["width"]
+_BUCKETS = COLUMN["buckets"]
+_TOKENS_AT = COLUMN["tokens_at"]
+_WIDTH2 = COLUMN["width2"]
+_WIDTH3 = COLUMN["width3"]
+_CHUNK2_AT = COLUMN["chunk2_at"]
+_CHUNK3_AT = COLUMN["chunk3_at"]
+_MORE2_AT = COLUMN["more2_at"]
+_MORE2_ONES = COLUMN["more2_ones"]
+_MORE3_AT = COLUMN["more3_at"]
+_MORE3_ONES = COLUMN["more3_ones"]
+_ROWS_KIND = COLUMN["rows_kind"]
+_ROWS_WIDTH = COLUMN["rows_width"]
+_ROWS_AT = COLUMN["rows_at"]
+_TREE_AT = COLUMN["tree_at"]
+_TREE_ONES = COLUMN["tree_ones"]
+_INNER_ROWS = COLUMN["inner_rows"]
+_INNER_AT = COLUMN["inner_at"]
+_INNER_ONES = COLUMN["inner_ones"]
+_FINAL_KEYS = COLUMN["final_keys"]
+_FINAL_AT = COLUMN["final_at"]
+_FINAL_ONES = COLUMN["final_ones"]
+_FIRST_KEY = COLUMN["first_key"]
+
+_Step = NDArray[np.int64]
+
+
+class StepLanes(NamedTuple):
+    """Arrays of a `StepMap`.
+
+    Attributes
+    ----------
+    bits : BitLanes
+        All bit-vectors, one after another.
+    values : uint64 array
+        All integers.
+    table : int64 array [steps, columns]
+        Where the parts of each step lie; the columns are those of `succinct.maps.layout`.
+    n_states : int64
+    vocab_at, vocab_width, vocab_size : int64
+        Tokens by frequency: place in `values`, bits a token, number.
+    """
+
+    bits: BitLanes
+    values: NDArray[np.uint64]
+    table: NDArray[np.int64]
+    n_states: np.int64
+    vocab_at: np.int64
+    vocab_width: np.int64
+    vocab_size: np.int64
+
+
+def _value(index: StepLanes, at: np.int64, width: np.int64) -> np.int64:
+    return np.int64(get_bits(index.values, at, width))
+
+
+def _bound(
+    index: StepLanes, at: np.int64, width: np.int64, begin: np.int64, end: np.int64, key: np.int64
+) -> np.int64:
+    """The first of the sorted integers [begin, end) that is not below `key`, or `end`."""
+    while begin < end:
+        middle = (begin + end) >> 1
+        if _value(index, at + middle * width, width) < key:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
+
+
+def _depth(index: StepLanes, state: np.uint64) -> np.int64:
+    """Length of the prefix that `state`, not DEAD, stands for."""
+    number = np.int64(state)
+    low = np.int64(0)
+    high = np.int64(len(index.table))
+    while low < high:
+        middle = (low + high) >> 1
+        if index.table[middle, _START] <= number:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _row(index: StepLanes, depth: np.int64, state: np.uint64) -> np.int64:
+    """Number of the row of continuations of `state` in its step, or -1 if it has none."""
+    if depth == 0:
+        return np.int64(0)
+    level = depth - 1
+    e = np.int64(state) - index.table[level, _START]
+    inner = index.table[level, _INNER_ROWS]
+    if inner == index.table[level, _ENTRIES]:
+        return np.int64(e)
+    at = index.table[level, _INNER_AT]
+    if inner == 0 or not get_bit(index.bits, at + e):
+        return np.int64(-1)
+    return np.int64(rank1(index.bits, at + e) - index.table[level, _INNER_ONES])
+
+
+def _zeros(step: _Step) -> np.int64:
+    """Zeros before the tree of a step."""
+    return np.int64(step[_TREE_AT] - step[_TREE_ONES])
+
+
+def _bounds(index: StepLanes, step: _Step, p: np.int64) -> tuple[np.int64, np.int64]:
+    """Where row `p` begins and ends, by the boundaries of packed tokens and codes."""
+    kind = step[_ROWS_KIND]
+    if kind == ONE:
+        return p, np.int64(p + 1)
+    width = step[_ROWS_WIDTH]
+    rows_at = step[_ROWS_AT]
+    tree = step[_TREE_AT]
+    limit = np.int64(len(index.bits.words)) << 6
+    if kind == STARTS:
+        at = select1(index.bits, step[_TREE_ONES] + p)
+        end = next_one(index.bits, at + 1, limit) - tree - p - 1
+        begin = at - tree - p
+        if width != 0:
+            begin = (begin << width) | _value(index, rows_at + p * width, width)
+            end = (end << width) | _value(index, rows_at + (p + 1) * width, width)
+        begin += p
+        end += p + 1
+    elif kind == EXTRAS:
+        bucket = p >> width
+        mask = (np.int64(1) << width) - 1
+        low = p & mask
+        at = select0(index.bits, _zeros(step) + bucket)
+        extra = at - tree - bucket
+        last = extra + next_zero(index.bits, at + 1, limit) - at - 1
+        extra = _bound(index, rows_at, width, extra, last, low)
+        begin = p + extra
+        if low != mask:
+            last = _bound(index, rows_at, width, extra, last, low + 1)
+        end = p + 1 + last
+    else:
+        begin = _value(index, rows_at + p * width, width)
+        end = _value(index, rows_at + (p + 1) * width, width)
+    entries = step[_ENTRIES]
+    # A damaged file can hold anything here.
+    begin = min(max(begin, np.int64(0)), entries)
+    end = min(max(end, begin), entries)
+    return begin, end
+
+
+def _entries(index: StepLanes, step: _Step, p: np.int64) -> tuple[np.int64, np.int64]:
+    """Where row `p` begins and ends."""
+    if step[_KIND] == BITMAP:
+        at = step[_TREE_AT] + p * step[_RANGE]
+        begin = rank1(index.bits, at) - step[_TREE_ONES]
+        return begin, np.int64(rank1(index.bits, at + step[_RANGE]) - step[_TREE_ONES])
+    if step[_KIND] == JOINT:
+        bucket = p * step[_BUCKETS]
+        begin = select0(index.bits, _zeros(step) + bucket) - step[_TREE_AT] - bucket
+        bucket += step[_BUCKETS]
+        end = select0(index.bits, _zeros(step) + bucket) - step[_TREE_AT] - bucket
+        return begin, end
+    return _bounds(index, step, p)
+
+
+def _coded(index: StepLanes, step: _Step, e: np.int64) -> np.int64:
+    """Token of entry `e` from its direct-access code; -1 if a damaged file has none."""
+    width = step[_WIDTH]
+    width2 = step[_WIDTH2]
+    width3 = step[_WIDTH3]
+    code = _value(index, step[_TOKENS_AT] + e * width, width)
+    if width2 != 0 and get_bit(index.bits, step[_MORE2_AT] + e):
+        e = rank1(index.bits, step[_MORE2_AT] + e) - step[_MORE2_ONES]
+        code |= _value(index, step[_CHUNK2_AT] + e * width2, width2) << width
+        if width3 != 0 and get_bit(index.bits, step[_MORE3_AT] + e):
+            e = rank1(index.bits, step[_MORE3_AT] + e) - step[_MORE3_ONES]
+            code |= _value(index, step[_CHUNK3_AT] + e * width3, width3) << (width + width2)
+    if code >= index.vocab_size:
+        return np.int64(-1)
+    return _value(index, index.vocab_at + code * index.vocab_width, index.vocab_width)
+
+
+def _nth_bit(index: StepLanes, at: np.int64, k: np.int64, flip: np.uint64) -> np.int64:
+    """Place of the one numbered `k` at or after `at`, which exists; of a zero if `flip` is all
+    ones."""
+    words = index.bits.words
+    j = at >> 6
+    word = (words[j] ^ flip) & (_ALL << np.uint64(at & 63))
+    count = popcount(word)
+    while k >= count and j + 1 < len(words):
+        k -= count
+        j += 1
+        word = words[j] ^ flip
+        count = popcount(word)
+    return np.int64((j << 6) + select_in_word(word, k))
+
+
+def _token(index: StepLanes, step: _Step, p: np.int64, first: np.int64, k: np.int64) -> np.int64:
+    """Token of entry `k` of row `p`, which begins with entry `first`."""
+    e = first + k
+    kind = step[_KIND]
+    if kind == PACKED:
+        width = step[_WIDTH]
+        return np.int64(step[_LOW] + _value(index, step[_TOKENS_AT] + e * width, width))
+    if kind == DAC:
+        return _coded(index, step, e)
+    # Where the row begins in the tree follows from how many ones and zeros come before it.
+    per_row = step[_RANGE]
+    begin = step[_TREE_AT] + p * per_row
+    if kind == JOINT:
+        per_row = step[_BUCKETS]
+        begin = step[_TREE_AT] + p * per_row + first
+    if per_row <= _SHORT:
+        at = _nth_bit(index, begin, k, _NONE) - step[_TREE_AT]
+    else:
+        at = select1(index.bits, step[_TREE_ONES] + e) - step[_TREE_AT]
+    if kind == BITMAP:
+        return np.int64(step[_LOW] + at - p * step[_RANGE])
+    width = step[_WIDTH]
+    low = _value(index, step[_TOKENS_AT] + e * width, width)
+    return np.int64(step[_LOW] + (((at - 1 - e - p * step[_BUCKETS]) << width) | low))
+
+
+def child_range(index: StepLanes, state: np.uint64) -> tuple[np.int64, np.int64]:
+    """The first entry of the continuations of `state`, and how many there are.
+
+    The first value is meant for `find_child` and `nth_child`.
+    """
+    if state == _DEAD:
+        return np.int64(0), np.int64(0)
+    depth = _depth(index, state)
+    if depth == len(index.table):
+        return np.int64(0), np.int64(0)
+    p = _row(index, depth, state)
+    if p < 0:
+        return np.int64(0), np.int64(0)
+    begin, end = _entries(index, index.table[depth], p)
+    return begin, np.int64(end - begin)
+
+
+def nth_child(
+    index: StepLanes, state: np.uint64, first: np.int64, k: np.int64
+) -> tuple[np.int64, np.uint64]:
+    """Token and state of continuation `k`, below the count that `child_range` gave with `first`."""
+    depth = _depth(index, state)
+    step = index.table[depth]
+    p = np.int64(0)
+    if step[_KIND] < PACKED:
+        p = _row(index, depth, state)
+    return _token(index, step, p, first, k), np.uint64(step[_START] + first + k)
+
+
+def find_child(
+    index: StepLanes, state: np.uint64, first: np.int64, count: np.int64, token: np.int64
+) -> np.uint64:
+    """State after `token`, or DEAD; `first` and `count` as from `child_range`."""
+    if count == 0:
+        return _DEAD
+    depth = _depth(index, state)
+    step = index.table[depth]
+    kind = step[_KIND]
+    end = first + count
+    if kind == DAC:
+        while first < end:
+            middle = (first + end) >> 1
+            here = _coded(index, step, middle)
+            if here == token:
+                return np.uint64(step[_START] + middle)
+            if here < token:
+                first = middle + 1
+            else:
+                end = middle
+        return _DEAD
+    key = token - step[_LOW]
+    if key < 0 or key >= step[_RANGE]:
+        return _DEAD
+    width = step[_WIDTH]
+    if kind == BITMAP:
+        at = step[_TREE_AT] + _row(index, depth, state) * step[_RANGE] + key
+        if not get_bit(index.bits, at):
+            return _DEAD
+        return np.uint64(step[_START] + rank1(index.bits, at) - step[_TREE_ONES])
+    if kind == JOINT:
+        bucket = _row(index, depth, state) * step[_BUCKETS]
+        if step[_BUCKETS] <= _SHORT:
+            at = _nth_bit(index, step[_TREE_AT] + bucket + first, key >> width, _ALL)
+            bucket += key >> width
+        else:
+            bucket += key >> width
+            at = select0(index.bits, _zeros(step) + bucket)
+        first = at - step[_TREE_AT] - bucket
+        limit = np.int64(len(index.bits.words)) << 6
+        end = first + next_zero(index.bits, at + 1, limit) - at - 1
+        key = key & ((np.int64(1) << width) - 1)
+    found = _bound(index, step[_TOKENS_AT], width, first, end, key)
+    if found == end or _value(index, step[_TOKENS_AT] + found * width, width) != key:
+        return _DEAD
+    return np.uint64(step[_START] + found)
+
+
+def listing_cost(index: StepLanes, state: np.uint64) -> np.int64:
+    """How much dearer `nth_child`, a select in a tree, is than a step of the search in
+    `find_child`."""
+    if state == _DEAD:
+        return np.int64(1)
+    depth = _depth(index, state)
+    if depth < len(index.table) and index.table[depth, _KIND] < PACKED:
+        return np.int64(8)
+    return np.int64(1)
+
+
+def has_children(index: StepLanes, state: np.uint64) -> bool:
+    """Whether some token continues `state`."""
+    if state == _DEAD:
+        return False
+    depth = _depth(index, state)
+    return bool(depth < len(index.table) and _row(index, depth, state) >= 0)
+
+
+def is_terminal(index: StepLanes, state: np.uint64) -> bool:
+    """Whether `state` is a whole key."""
+    if state == _DEAD or state == np.uint64(0):
+        return False
+    depth = _depth(index, state)
+    p = _row(index, depth, state)
+    level = depth - 1
+    inner = index.table[level, _INNER_ROWS]
+    if p < 0 or inner == 0:
+        return True
+    final = index.table[level, _FINAL_KEYS]
+    if final == 0 or final == inner:
+        return bool(final != 0)
+    return get_bit(index.bits, index.table[level, _FINAL_AT] + p)
+
+
+def key_number(index: StepLanes, state: np.uint64) -> np.int64:
+    """Number of the key that `state` is, or -1."""
+    if not is_terminal(index, state):
+        return np.int64(-1)
+    step = index.table[_depth(index, state) - 1]
+    e = np.int64(state) - step[_START]
+    inner = step[_INNER_ROWS]
+    p = e
+    if inner == 0:
+        p = np.int64(0)
+    elif inner < step[_ENTRIES]:
+        p = rank1(index.bits, step[_INNER_AT] + e) - step[_INNER_ONES]
+    number = step[_FIRST_KEY] + e - p
+    final = step[_FINAL_KEYS]
+    if final == inner:
+        number += p
+    elif final != 0:
+        number += rank1(index.bits, step[_FINAL_AT] + p) - step[_FINAL_ONES]
+    return np.int64(number)

@@ -1,0 +1,366 @@
+"""Which representation each step of a :class:`succinct.StepMap` gets, and where its parts lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+BITMAP, JOINT, PACKED, DAC = range(4)
+ONE, STARTS, EXTRAS, OFFSETS = range(4)
+
+Table = npt.NDArray[np.int64]
+#: Bits in memory for a bit of a bit-vector: with its rank directory and select samples.
+_WITH_DIRECTORY = 1 + 1 / 16 + 1 / 64
+#: With "fast", how many bits of a bitmap may stand against one of plain tokens and offsets.
+_FAST_BITMAP = 2
+#: Lengths that a bit-vector can have; far beyond what memory holds.
+MAX_BITS = 2**41 - 1
+
+
+class Step(NamedTuple):
+    """What a file says of one step; everything else follows from it and the counts of prefixes.
+
+    `width` is that of the tokens (PACKED), of their low part (JOINT) or of the first of up to three
+    chunks (DAC; `width2` and `width3` the others', 0 if there is none, `chunks2` and `chunks3`
+    their numbers). `inner_rows` entries have continuations; `final_keys` of them are keys.
+    """
+
+    kind: int
+    width: int
+    rows_kind: int
+    rows_width: int
+    inner_rows: int
+    final_keys: int
+    width2: int = 0
+    width3: int = 0
+    chunks2: int = 0
+    chunks3: int = 0
+
+
+@dataclass
+class Shape:
+    """The counts that sizes follow from: one level of distinct prefixes."""
+
+    entries: int
+    rows: int  # prefixes that they continue
+    low: int  # tokens lie in [low, low + range)
+    range: int
+    inner_rows: int = 0  # entries that have continuations
+    final_keys: int = 0  # those of them that are keys
+    #: How many entries have a code of 0, 1, ... bits, if direct-access codes come into question.
+    code_lengths: npt.NDArray[np.int64] | None = field(default=None, repr=False)
+
+
+# The columns of the table, in the order of step_t in steps.h.
+COLUMNS = [
+    "entries",
+    "start",
+    "rows",
+    "low",
+    "range",
+    "kind",
+    "width",
+    "buckets",
+    "tokens_at",
+    "width2",
+    "width3",
+    "chunk2_at",
+    "chunk3_at",
+    "more2_at",
+    "more2_ones",
+    "more3_at",
+    "more3_ones",
+    "rows_kind",
+    "rows_width",
+    "rows_at",
+    "tree_at",
+    "tree_ones",
+    "inner_rows",
+    "inner_at",
+    "inner_ones",
+    "final_keys",
+    "final_at",
+    "final_ones",
+    "first_key",
+]
+COLUMN = {name: i for i, name in enumerate(COLUMNS)}
+
+
+def shapes(
+    prefixes: Sequence[int] | Table,
+    low: npt.NDArray[np.uint32],
+    high: npt.NDArray[np.uint32],
+    inner_rows: Sequence[int] | Table,
+    final_keys: Sequence[int] | Table,
+) -> list[Shape]:
+    """The shapes of all steps, from counts of prefixes by length and of the rest by step."""
+    found = []
+    rows = 1
+    for m, a, b, inner, final in zip(prefixes[1:], low, high, inner_rows, final_keys, strict=True):
+        found.append(Shape(int(m), rows, int(a), int(b) - int(a), int(inner), int(final)))
+        rows = int(inner)
+    return found
+
+
+@dataclass
+class Layout:
+    """Where everything lies.
+
+    Attributes
+    ----------
+    table : int64 [steps, len(COLUMNS)]
+    n_bits, n_words : int
+        Length of the bit-vector, and words of the integers with one to spare.
+    parts : list of (position, length, ones)
+        The parts of the bit-vector and how many ones each has.
+    step_bits : list of (int, int)
+        Bits in bit-vectors and in integers of every step.
+    vocab_at, vocab_size, vocab_width : int
+        Place, number and width of the tokens by frequency, for direct-access codes.
+    """
+
+    table: Table
+    n_bits: int
+    n_words: int
+    parts: list[tuple[int, int, int]]
+    step_bits: list[tuple[int, int]]
+    vocab_at: int
+    vocab_size: int
+    vocab_width: int
+    n_keys: int
+
+
+def lay_out(
+    steps: Sequence[Step], shapes: Sequence[Shape], vocab: tuple[int, int] = (0, 0)
+) -> Layout:
+    """Give every part of every step its place; `vocab` are count and width of coded tokens."""
+    rows = []
+    parts: list[tuple[int, int, int]] = []
+    step_bits = []
+    n_bits = ones = words = first_key = 0
+    start = 1
+
+    def bits(length: int, count: int) -> tuple[int, int]:
+        nonlocal n_bits, ones
+        at = (n_bits, ones)
+        parts.append((n_bits, length, count))
+        n_bits += length
+        ones += count
+        return at
+
+    def values(count: int, width: int) -> int:
+        nonlocal words
+        at = 64 * words
+        words += -(-count * width // 64)
+        return at
+
+    vocab_at = values(*vocab)
+    for step, shape in zip(steps, shapes, strict=True):
+        before = n_bits, words
+        row = dict.fromkeys(COLUMNS, 0)
+        row |= step._asdict()
+        del row["chunks2"], row["chunks3"]
+        m, p = shape.entries, shape.rows
+        row.update(entries=m, start=start, rows=p, low=shape.low, range=shape.range)
+        row["first_key"] = first_key
+        tree = _tree_size(step, shape)
+        if tree:
+            row["tree_at"], row["tree_ones"] = bits(*tree)
+        if step.kind == JOINT:
+            row["buckets"] = _buckets(shape, step.width)
+        if step.kind != BITMAP:
+            row["tokens_at"] = values(m, step.width)
+        if step.kind == DAC and step.width2:
+            row["more2_at"], row["more2_ones"] = bits(m, step.chunks2)
+            row["chunk2_at"] = values(step.chunks2, step.width2)
+            if step.width3:
+                row["more3_at"], row["more3_ones"] = bits(step.chunks2, step.chunks3)
+                row["chunk3_at"] = values(step.chunks3, step.width3)
+        if step.kind >= PACKED:
+            row["rows_at"] = values(_n_row_values(step.rows_kind, shape), step.rows_width)
+        if 0 < step.inner_rows < m:
+            row["inner_at"], row["inner_ones"] = bits(m, step.inner_rows)
+        if 0 < step.final_keys < step.inner_rows:
+            row["final_at"], row["final_ones"] = bits(step.inner_rows, step.final_keys)
+        rows.append([row[name] for name in COLUMNS])
+        step_bits.append((n_bits - before[0], 64 * (words - before[1])))
+        start += m
+        first_key += m - step.inner_rows + step.final_keys
+    if max(n_bits, 64 * words) > MAX_BITS:
+        raise ValueError(
+            f"an index has at most {MAX_BITS} bits, this one needs {n_bits} in bit-vectors and "
+            f"{64 * words} in integers: {'; '.join(map(describe, steps)):.500}"
+        )
+    table = np.array(rows, np.int64)
+    return Layout(table, n_bits, words + 1, parts, step_bits, vocab_at, *vocab, first_key)
+
+
+def _buckets(shape: Shape, width: int) -> int:
+    return (shape.range + (1 << width) - 1) >> width
+
+
+def _tree_size(step: Step, shape: Shape) -> tuple[int, int] | None:
+    """Length and ones of the bit-vector that holds tokens, boundaries or both."""
+    m, p = shape.entries, shape.rows
+    if step.kind == BITMAP:
+        return p * shape.range, m
+    if step.kind == JOINT:
+        return m + p * _buckets(shape, step.width) + 1, m
+    if step.rows_kind == STARTS:
+        return p + 1 + (m - p >> step.rows_width), p + 1
+    if step.rows_kind == EXTRAS:
+        return m - p + (p >> step.rows_width) + 2, m - p
+    return None
+
+
+def _n_row_values(rows_kind: int, shape: Shape) -> int:
+    if rows_kind == ONE:
+        return 0
+    return shape.entries - shape.rows if rows_kind == EXTRAS else shape.rows + 1
+
+
+def size(step: Step, shape: Shape) -> float:
+    """Bits in memory of the tokens and boundaries of a step."""
+    tree = _tree_size(step, shape)
+    n_bits = tree[0] if tree else 0
+    n_values = 0 if step.kind == BITMAP else shape.entries * step.width
+    if step.kind == DAC and step.width2:
+        n_bits += shape.entries + (step.chunks2 if step.width3 else 0)
+        n_values += step.chunks2 * step.width2 + step.chunks3 * step.width3
+    if step.kind >= PACKED:
+        n_values += _n_row_values(step.rows_kind, shape) * step.rows_width
+    return n_bits * _WITH_DIRECTORY + n_values
+
+
+def fault(step: Step, shape: Shape, last: bool) -> str | None:
+    """What is wrong with what a file says of a step, or None."""
+    m, rows = shape.entries, shape.rows
+    if not rows <= m <= rows * shape.range:
+        return f"{m} entries in {rows} rows of at most {shape.range}"
+    if step.inner_rows > m or (step.inner_rows == 0) != last:
+        return f"{step.inner_rows} of {m} entries have continuations"
+    if min(step) < 0 or step.final_keys > step.inner_rows:
+        return f"numbers that are too small or too large: {tuple(step)}"
+    if step.kind > DAC or step.rows_kind > OFFSETS:
+        return f"unknown representation {step.kind}, {step.rows_kind}"
+    if step.width + step.width2 + step.width3 > 32:
+        return f"tokens of {step.width}, {step.width2}, {step.width3} bits"
+    if step.kind == PACKED and shape.range > 1 << step.width:
+        return f"tokens of {step.width} bits for a range of {shape.range}"
+    if step.chunks3 > step.chunks2 or step.chunks2 > m:
+        return f"{step.chunks2} and {step.chunks3} further chunks of {m}"
+    if step.rows_kind == OFFSETS:
+        wrong = step.rows_width not in (32, 64)
+    else:
+        wrong = step.rows_width > 48 or (step.rows_kind == ONE and rows != m)
+    if wrong and step.kind >= PACKED:
+        return f"boundaries of kind {step.rows_kind} and {step.rows_width} bits"
+    return None
+
+
+# ---- the choice ----------------------------------------------------------------------------------
+
+
+def choose(wanted: str, shape: Shape) -> Step:
+    """The representation of a step that was asked for by name."""
+    if wanted == "small":
+        return min(_candidates(shape), key=lambda step: size(step, shape))
+    if wanted == "fast":
+        plain = _sparse(shape)
+        bitmap = _bitmap(shape)
+        fits = size(bitmap, shape) <= _FAST_BITMAP * size(plain, shape)
+        return bitmap if fits else plain
+    return NAMES[wanted](shape)
+
+
+def _candidates(shape: Shape) -> list[Step]:
+    found = [_bitmap(shape), _joint(shape), _packed(shape)]
+    if shape.code_lengths is not None:
+        found.append(_dac(shape))
+    return found
+
+
+def _step(shape: Shape, kind: int, width: int, rows: tuple[int, int] = (ONE, 0)) -> Step:
+    return Step(kind, width, *rows, shape.inner_rows, shape.final_keys)
+
+
+def _bitmap(shape: Shape) -> Step:
+    return _step(shape, BITMAP, 0)
+
+
+def _joint(shape: Shape) -> Step:
+    widths = range((shape.range - 1).bit_length() + 1)
+    return min((_step(shape, JOINT, w) for w in widths), key=lambda step: size(step, shape))
+
+
+def _packed(shape: Shape) -> Step:
+    return _step(shape, PACKED, (shape.range - 1).bit_length(), _rows(shape))
+
+
+def _sparse(shape: Shape) -> Step:
+    width = 16 if shape.range <= 2**16 else 32
+    return _step(shape, PACKED, width, (OFFSETS, 32 if shape.entries < 2**32 else 64))
+
+
+def _rows(shape: Shape) -> tuple[int, int]:
+    """The smallest boundaries."""
+    if shape.entries == shape.rows:
+        return ONE, 0
+    extras = shape.entries - shape.rows
+    widths = {
+        STARTS: range((extras // (shape.rows + 1)).bit_length() + 1),
+        EXTRAS: range((shape.rows // extras).bit_length() + 1),
+    }
+    found = [(kind, w) for kind in widths for w in widths[kind]]
+    return min(found, key=lambda rows: size(_step(shape, PACKED, 0, rows), shape))
+
+
+def _dac(shape: Shape) -> Step:
+    """Codes in one to three chunks of the widths that take least."""
+    assert shape.code_lengths is not None
+    longer = shape.entries - np.cumsum(shape.code_lengths)  # entries whose code has more bits
+    width = max(1, int(np.flatnonzero(shape.code_lengths)[-1]))
+    base = _step(shape, DAC, width, _rows(shape))
+    found = [base]
+    for first in range(1, width):
+        chunks2 = int(longer[first])
+        found.append(base._replace(width=first, width2=width - first, chunks2=chunks2))
+        found += [
+            base._replace(
+                width=first,
+                width2=second,
+                width3=width - first - second,
+                chunks2=chunks2,
+                chunks3=int(longer[first + second]),
+            )
+            for second in range(1, width - first)
+        ]
+    return min(found, key=lambda step: size(step, shape))
+
+
+NAMES = {"bitmap": _bitmap, "joint": _joint, "packed": _packed, "sparse": _sparse, "dac": _dac}
+
+
+def describe(step: Step) -> str:
+    """The representation in words."""
+    if step.kind == BITMAP:
+        return "bitmap"
+    if step.kind == JOINT:
+        return f"joint, {step.width} low bits"
+    if step.rows_kind == OFFSETS:
+        return f"sparse, {step.width}-bit tokens, {step.rows_width}-bit offsets"
+    tokens = f"packed, {step.width} bits"
+    if step.kind == DAC:
+        chunks = [str(w) for w in (step.width, step.width2, step.width3) if w]
+        tokens = f"dac, chunks of {' + '.join(chunks)} bits"
+    boundaries = {ONE: "one entry a row", STARTS: "Elias-Fano starts", EXTRAS: "Elias-Fano extras"}
+    rows = boundaries[step.rows_kind]
+    if step.rows_kind == STARTS and step.rows_width == 0:
+        rows = "first-sibling bits"
+    elif step.rows_kind != ONE:
+        rows += f" of {step.rows_width} low bits"
+    return f"{tokens}, {rows}"

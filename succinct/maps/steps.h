@@ -1,0 +1,514 @@
+/* Steps through a StepMap: one level of prefixes per step, each in a representation of its own.
+ *
+ * The entries of level l are the distinct prefixes of length l + 1 in lexicographic order.  Those
+ * that continue one prefix are a *row*; rows are numbered like the prefixes of the level above
+ * that have continuations.  All bit-vectors lie one after another in `bits`, which has one
+ * directory; all integers lie in `values`.  Where a step finds its own is written in its row of a
+ * table (step_t), which is a row of int64 for Python and numba as well.
+ *
+ * Trees, in `bits`; a token counts from the lowest of its step here:
+ *   BITMAP   bit row * range + token
+ *   JOINT    Elias-Fano code of row * range + token, with rows aligned to whole buckets of
+ *            2^width values: a zero, then for every bucket a one per entry and a zero
+ * Tokens, in `values`, under boundaries:
+ *   PACKED   `width` bits a token
+ *   DAC      ranks of tokens by frequency, in chunks of width, width2 and width3 bits; a flag with
+ *            every chunk but the last says whether another one follows
+ * Boundaries of the rows:
+ *   ONE      every row has one entry
+ *   STARTS   Elias-Fano code of (first entry - row) for every row and the end; with no low bits
+ *            that is a one for every first entry and a zero for every other
+ *   EXTRAS   Elias-Fano code of the row of every entry that is not the first of its row
+ *   OFFSETS  plain integers of 32 or 64 bits
+ *
+ * Counts of ones are checked when an index is loaded, so a select stays inside its part; whatever
+ * else comes out of the contents is bounded where it is used.
+ */
+#ifndef SUCCINCT_STEPS_H
+#define SUCCINCT_STEPS_H
+
+#include "succinct/bits/rank_select.h"
+
+enum { BITMAP, JOINT, PACKED, DAC };
+enum { ONE, STARTS, EXTRAS, OFFSETS };
+
+#define DEAD UINT64_MAX
+#define NOWHERE UINT64_MAX
+
+/* The names and their order are those of succinct/maps/layout.py. */
+typedef struct {
+    uint64_t entries, start, rows, low, range;         /* start: the state of entry 0 */
+    uint64_t kind, width, buckets, tokens_at;          /* buckets a row; bit address in values */
+    uint64_t width2, width3, chunk2_at, chunk3_at;     /* DAC */
+    uint64_t more2_at, more2_ones, more3_at, more3_ones;
+    uint64_t rows_kind, rows_width, rows_at;
+    uint64_t tree_at, tree_ones;                       /* place in bits, ones before it */
+    uint64_t inner_rows, inner_at, inner_ones;         /* entries with continuations */
+    uint64_t final_keys, final_at, final_ones;         /* those of them that are keys */
+    uint64_t first_key;                                /* keys on the levels above */
+} step_t;
+
+typedef struct {
+    const step_t *step;
+    uint64_t n_steps, n_states;
+    bitvector_t bits;
+    const uint64_t *values;
+    uint64_t vocab_at, vocab_width, vocab_size; /* DAC: tokens by frequency, in values */
+} steps_t;
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Rank and select are parameters, so that each instruction set inlines its own. */
+typedef uint64_t (*query_t)(const bitvector_t *, uint64_t);
+#define QUERIES query_t rank1, query_t select1, query_t select0
+#define Q rank1, select1, select0
+
+/* ---- integers -------------------------------------------------------------------------------- */
+
+/* `width` <= 32 bits from bit address `at`; a word is always left to read behind them. */
+INLINE uint64_t values_get(const uint64_t *values, uint64_t at, uint64_t width) {
+    uint64_t x;
+    memcpy(&x, (const char *)values + (at >> 3), 8);
+    return (x >> (at & 7)) & ((1ull << width) - 1);
+}
+
+/* The first of the integers [begin, end) of a sorted run that is not below `key`, or end. */
+INLINE uint64_t values_bound(const uint64_t *values, uint64_t at, uint64_t width, uint64_t begin,
+                             uint64_t end, uint64_t key) {
+    while (end - begin > 8) {
+        uint64_t mid = (begin + end) >> 1;
+        if (values_get(values, at + mid * width, width) < key) begin = mid + 1; else end = mid;
+    }
+    while (begin < end && values_get(values, at + begin * width, width) < key) begin++;
+    return begin;
+}
+
+/* ---- prefixes -------------------------------------------------------------------------------- */
+
+/* The length of the prefix of a state below n_states. */
+INLINE uint64_t steps_depth(const steps_t *t, uint64_t state) {
+    uint64_t low = 0, high = t->n_steps;
+    while (low < high) {
+        uint64_t mid = (low + high) >> 1;
+        if (t->step[mid].start <= state) low = mid + 1; else high = mid;
+    }
+    return low;
+}
+
+/* The row of the continuations of entry e among the prefixes of length `depth`, or NOWHERE. */
+INLINE uint64_t steps_row(const steps_t *t, uint64_t depth, uint64_t e, QUERIES) {
+    const step_t *s = t->step + depth - 1;
+    (void)select1, (void)select0;
+    if (depth == 0) return 0;
+    if (s->inner_rows == s->entries) return e;
+    if (s->inner_rows == 0 || !bits_get(&t->bits, s->inner_at + e)) return NOWHERE;
+    return rank1(&t->bits, s->inner_at + e) - s->inner_ones;
+}
+
+/* The entry of row p above a level; the reverse of steps_row. */
+INLINE uint64_t steps_entry_of_row(const steps_t *t, uint64_t depth, uint64_t p, query_t select1) {
+    const step_t *s = t->step + depth - 1;
+    if (depth == 0) return 0;
+    if (s->inner_rows == s->entries) return p;
+    return select1(&t->bits, s->inner_ones + p) - s->inner_at;
+}
+
+INLINE uint64_t zeros_before(const step_t *s) { return s->tree_at - s->tree_ones; }
+
+/* Entries [*first, result) are those of row p; by the boundaries of PACKED and DAC. */
+INLINE uint64_t steps_bounds(const steps_t *t, const step_t *s, uint64_t p, uint64_t *first,
+                             QUERIES) {
+    uint64_t begin, end, at, width = s->rows_width, mask = (1ull << width) - 1;
+    (void)rank1;
+    if (s->rows_kind == ONE) {
+        *first = p;
+        return p + 1;
+    }
+    if (s->rows_kind == STARTS) {
+        at = select1(&t->bits, s->tree_ones + p);
+        end = bits_next_one(&t->bits, at + 1) - s->tree_at - p - 1;
+        begin = at - s->tree_at - p;
+        if (width) {
+            begin = begin << width | values_get(t->values, s->rows_at + p * width, width);
+            end = end << width | values_get(t->values, s->rows_at + (p + 1) * width, width);
+        }
+        begin += p;
+        end += p + 1;
+    } else if (s->rows_kind == EXTRAS) {
+        uint64_t bucket = p >> width, extra, limit;
+        at = select0(&t->bits, zeros_before(s) + bucket);
+        extra = at - s->tree_at - bucket;
+        limit = extra + bits_next_zero(&t->bits, at + 1) - at - 1;
+        extra = values_bound(t->values, s->rows_at, width, extra, limit, p & mask);
+        begin = p + extra;
+        if ((p & mask) != mask)
+            limit = values_bound(t->values, s->rows_at, width, extra, limit, (p & mask) + 1);
+        end = p + 1 + limit;
+    } else if (s->rows_width == 32) {
+        const uint32_t *offsets = (const uint32_t *)(t->values + (s->rows_at >> 6));
+        begin = offsets[p];
+        end = offsets[p + 1];
+    } else {
+        const uint64_t *offsets = t->values + (s->rows_at >> 6);
+        begin = offsets[p];
+        end = offsets[p + 1];
+    }
+    if (begin > s->entries) begin = s->entries;
+    if (end > s->entries) end = s->entries;
+    *first = begin;
+    return end < begin ? begin : end;
+}
+
+/* Entries [*first, result) are those of row p. */
+INLINE uint64_t steps_entries(const steps_t *t, const step_t *s, uint64_t p, uint64_t *first,
+                              QUERIES) {
+    if (s->kind == BITMAP) {
+        *first = rank1(&t->bits, s->tree_at + p * s->range) - s->tree_ones;
+        return rank1(&t->bits, s->tree_at + (p + 1) * s->range) - s->tree_ones;
+    }
+    if (s->kind == JOINT) {
+        uint64_t bucket = p * s->buckets, zeros = zeros_before(s);
+        *first = select0(&t->bits, zeros + bucket) - s->tree_at - bucket;
+        bucket += s->buckets;
+        return select0(&t->bits, zeros + bucket) - s->tree_at - bucket;
+    }
+    return steps_bounds(t, s, p, first, Q);
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+INLINE uint64_t steps_dac(const steps_t *t, const step_t *s, uint64_t e, query_t rank1) {
+    uint64_t code = values_get(t->values, s->tokens_at + e * s->width, s->width);
+    if (s->width2 && bits_get(&t->bits, s->more2_at + e)) {
+        e = rank1(&t->bits, s->more2_at + e) - s->more2_ones;
+        code |= values_get(t->values, s->chunk2_at + e * s->width2, s->width2) << s->width;
+        if (s->width3 && bits_get(&t->bits, s->more3_at + e)) {
+            e = rank1(&t->bits, s->more3_at + e) - s->more3_ones;
+            code |= values_get(t->values, s->chunk3_at + e * s->width3, s->width3)
+                    << (s->width + s->width2);
+        }
+    }
+    if (code >= t->vocab_size) return NOWHERE;
+    return values_get(t->values, t->vocab_at + code * t->vocab_width, t->vocab_width);
+}
+
+/* The token of entry e of row p.  `*at` is the place in the tree of entry e - 1, or NOWHERE; it
+ * becomes that of e. */
+INLINE uint64_t steps_token(const steps_t *t, const step_t *s, uint64_t p, uint64_t e,
+                            uint64_t *at, QUERIES) {
+    (void)select0;
+    if (s->kind == PACKED)
+        return s->low + values_get(t->values, s->tokens_at + e * s->width, s->width);
+    if (s->kind == DAC) return steps_dac(t, s, e, rank1);
+    *at = *at == NOWHERE ? select1(&t->bits, s->tree_ones + e) : bits_next_one(&t->bits, *at + 1);
+    if (s->kind == BITMAP) return s->low + *at - s->tree_at - p * s->range;
+    return s->low + ((*at - s->tree_at - 1 - e - p * s->buckets) << s->width |
+                     values_get(t->values, s->tokens_at + e * s->width, s->width));
+}
+
+/* Where in row p the token must be, if at all: [*first, result), for steps_pick.  The two are
+ * apart so that a batch can fetch what the second looks at. */
+INLINE uint64_t steps_narrow(const steps_t *t, const step_t *s, uint64_t p, uint64_t token,
+                             uint64_t *first, QUERIES) {
+    uint64_t z = token - s->low;
+    *first = 0;
+    if (z >= s->range) return 0;
+    if (s->kind == BITMAP) {
+        *first = s->tree_at + p * s->range + z;
+        return *first + 1;
+    }
+    if (s->kind == JOINT) {
+        uint64_t bucket = p * s->buckets + (z >> s->width);
+        uint64_t at = select0(&t->bits, zeros_before(s) + bucket);
+        *first = at - s->tree_at - bucket;
+        return *first + bits_next_zero(&t->bits, at + 1) - at - 1;
+    }
+    return steps_bounds(t, s, p, first, Q);
+}
+
+/* The entry of the token, or NOWHERE. */
+INLINE uint64_t steps_pick(const steps_t *t, const step_t *s, uint64_t first, uint64_t end,
+                           uint64_t token, query_t rank1) {
+    if (first == end) return NOWHERE;
+    if (s->kind == BITMAP)
+        return bits_get(&t->bits, first) ? rank1(&t->bits, first) - s->tree_ones : NOWHERE;
+    if (s->kind == DAC) {
+        while (first < end) {
+            uint64_t mid = (first + end) >> 1, here = steps_dac(t, s, mid, rank1);
+            if (here < token) first = mid + 1;
+            else if (here > token) end = mid;
+            else return mid;
+        }
+        return NOWHERE;
+    }
+    uint64_t key = token - s->low;
+    if (s->kind == JOINT) key &= (1ull << s->width) - 1;
+    first = values_bound(t->values, s->tokens_at, s->width, first, end, key);
+    if (first == end) return NOWHERE;
+    return values_get(t->values, s->tokens_at + first * s->width, s->width) == key ? first : NOWHERE;
+}
+
+INLINE void steps_prefetch(const steps_t *t, const step_t *s, uint64_t first) {
+    if (s->kind == BITMAP) {
+        __builtin_prefetch(t->bits.words + (first >> 6));
+        __builtin_prefetch(t->bits.blocks + (first >> BLOCK_SHIFT));
+    } else {
+        __builtin_prefetch((const char *)t->values + ((s->tokens_at + first * s->width) >> 3));
+    }
+}
+
+/* The entry behind `token` of entry e, a prefix of length `depth`; or NOWHERE. */
+INLINE uint64_t steps_child(const steps_t *t, uint64_t depth, uint64_t e, uint64_t token, QUERIES) {
+    const step_t *s = t->step + depth;
+    uint64_t p, first, end;
+    if (depth == t->n_steps || (p = steps_row(t, depth, e, Q)) == NOWHERE) return NOWHERE;
+    end = steps_narrow(t, s, p, token, &first, Q);
+    return steps_pick(t, s, first, end, token, rank1);
+}
+
+INLINE uint64_t steps_entry(const steps_t *t, uint64_t depth, uint64_t state) {
+    return depth ? state - t->step[depth - 1].start : 0;
+}
+
+INLINE uint64_t steps_step(const steps_t *t, uint64_t state, uint64_t token, QUERIES) {
+    uint64_t depth, e;
+    if (state == DEAD) return DEAD;
+    depth = steps_depth(t, state);
+    e = steps_child(t, depth, steps_entry(t, depth, state), token, Q);
+    return e == NOWHERE ? DEAD : t->step[depth].start + e;
+}
+
+/* Of an Elias-Fano code of s, let F(x) be ones + (zeros << rows_width), counted over the bits of
+ * its tree before place x.  The last x with F(x) <= e; *zeros are those before it. */
+INLINE uint64_t steps_balance(const steps_t *t, const step_t *s, uint64_t e, uint64_t *zeros) {
+    uint64_t width = s->rows_width, at = s->tree_at, ones = 0, low, high;
+    low = at >> BLOCK_SHIFT; /* first the last block that begins there or before */
+    high = t->bits.length >> BLOCK_SHIFT;
+    while (low < high) {
+        uint64_t mid = (low + high + 1) >> 1, x = (mid << BLOCK_SHIFT) - s->tree_at;
+        uint64_t k = bits_before(&t->bits, mid) - s->tree_ones;
+        if (k + ((x - k) << width) <= e) low = mid; else high = mid - 1;
+    }
+    if (low << BLOCK_SHIFT > at) {
+        at = low << BLOCK_SHIFT;
+        ones = bits_before(&t->bits, low) - s->tree_ones;
+    }
+    *zeros = at - s->tree_at - ones;
+    for (uint64_t size = 64; size;) { /* then whole words, then halves of what is left of one */
+        uint64_t n = size == 64 ? 64 - (at & 63) : size, k, mask = n == 64 ? ~0ull : (1ull << n) - 1;
+        if (at + n > t->bits.length || (at & 63) + n > 64) { size >>= 1; continue; }
+        k = popcount64(t->bits.words[at >> 6] >> (at & 63) & mask);
+        if (ones + k + ((*zeros + n - k) << width) <= e) {
+            at += n;
+            ones += k;
+            *zeros += n - k;
+            if (size < 64) size >>= 1;
+        } else {
+            size >>= 1;
+        }
+    }
+    return at;
+}
+
+/* The row of entry e, and its token.  The reverse of steps_child. */
+INLINE uint64_t steps_parent(const steps_t *t, const step_t *s, uint64_t e, uint64_t *token,
+                             QUERIES) {
+    uint64_t p, at = NOWHERE, low, high;
+    if (s->kind == BITMAP) {
+        at = select1(&t->bits, s->tree_ones + e) - s->tree_at;
+        *token = s->low + at % s->range;
+        return at / s->range;
+    }
+    if (s->kind == JOINT) {
+        uint64_t bucket = select1(&t->bits, s->tree_ones + e) - s->tree_at - e;
+        if (bucket) bucket--; /* 0 only where a damaged file begins with a one */
+        *token = s->low + ((bucket % s->buckets) << s->width |
+                           values_get(t->values, s->tokens_at + e * s->width, s->width));
+        p = bucket / s->buckets;
+        return p < s->rows ? p : s->rows - 1;
+    }
+    *token = steps_token(t, s, 0, e, &at, Q);
+    if (s->rows_kind == ONE) return e;
+    if (s->rows_kind == STARTS && s->rows_width == 0) {
+        p = rank1(&t->bits, s->tree_at + e + 1) - s->tree_ones;
+        if (p) p--; /* 0 only where a damaged file begins with a zero */
+        return p < s->rows ? p : s->rows - 1;
+    }
+    low = 0, high = s->rows - 1;
+    if (s->rows_kind == EXTRAS) {
+        /* The last bucket of rows that begins at e or before, then its extra entries up to e. */
+        uint64_t bucket, extra, limit, width = s->rows_width;
+        at = steps_balance(t, s, e, &bucket);
+        if (bucket && bits_get(&t->bits, at)) bucket--;
+        if (bucket > high >> width) bucket = high >> width;
+        at = select0(&t->bits, zeros_before(s) + bucket);
+        extra = at - s->tree_at - bucket;
+        limit = extra + bits_next_zero(&t->bits, at + 1) - at - 1;
+        while (extra < limit &&
+               (bucket << width) + values_get(t->values, s->rows_at + extra * width, width) + 1 +
+                       extra <= e)
+            extra++;
+        p = e < extra ? 0 : e - extra;
+        return p < s->rows ? p : high;
+    }
+    if (s->rows_kind == STARTS) {
+        /* Low bits aside, the last row that begins at e or before; it is at most so many off. */
+        at = steps_balance(t, s, e, &p);
+        p = at - s->tree_at - p;
+        if (p < high) high = p;
+        low = high >> s->rows_width ? high - (1ull << s->rows_width) : 0;
+    }
+    while (low < high) { /* the last row that begins at e or before */
+        uint64_t mid = (low + high + 1) >> 1, first;
+        steps_bounds(t, s, mid, &first, Q);
+        if (first <= e) low = mid; else high = mid - 1;
+    }
+    return low;
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+/* Whether entry e of a level is a key: every one without continuations is. */
+INLINE int steps_is_key(const steps_t *t, const step_t *s, uint64_t e, query_t rank1) {
+    uint64_t p = e;
+    if (s->inner_rows == 0) return 1;
+    if (s->inner_rows < s->entries) {
+        if (!bits_get(&t->bits, s->inner_at + e)) return 1;
+        if (s->final_keys == 0) return 0;
+        p = rank1(&t->bits, s->inner_at + e) - s->inner_ones;
+    }
+    if (s->final_keys == 0 || s->final_keys == s->inner_rows) return s->final_keys != 0;
+    return bits_get(&t->bits, s->final_at + p);
+}
+
+/* Keys on the level before entry e <= entries. */
+INLINE uint64_t steps_keys_before(const steps_t *t, const step_t *s, uint64_t e, query_t rank1) {
+    uint64_t p = e;
+    if (s->inner_rows < s->entries)
+        p = s->inner_rows ? rank1(&t->bits, s->inner_at + e) - s->inner_ones : 0;
+    e -= p;
+    if (s->final_keys == s->inner_rows) return e + p;
+    if (s->final_keys) e += rank1(&t->bits, s->final_at + p) - s->final_ones;
+    return e;
+}
+
+/* The number of the key that entry e is, a prefix of length `depth`; or -1. */
+INLINE int64_t steps_number(const steps_t *t, uint64_t depth, uint64_t e, query_t rank1) {
+    const step_t *s = t->step + depth - 1;
+    if (depth == 0 || !steps_is_key(t, s, e, rank1)) return -1;
+    return (int64_t)(s->first_key + steps_keys_before(t, s, e, rank1));
+}
+
+/* The length of key `number`; its entry is *e. */
+INLINE uint64_t steps_key(const steps_t *t, uint64_t number, uint64_t *e, QUERIES) {
+    uint64_t low = 0, high = t->n_steps - 1;
+    while (low < high) { /* the last level that begins with this key or before */
+        uint64_t mid = (low + high + 1) >> 1;
+        if (t->step[mid].first_key <= number) low = mid; else high = mid - 1;
+    }
+    const step_t *s = t->step + low;
+    uint64_t depth = low + 1, k = number - s->first_key;
+    if (s->final_keys == s->inner_rows) {
+        *e = k;
+    } else if (s->inner_rows == s->entries) {
+        *e = select1(&t->bits, s->final_ones + k) - s->final_at;
+    } else if (s->final_keys == 0) {
+        *e = select0(&t->bits, s->inner_at - s->inner_ones + k) - s->inner_at;
+    } else {
+        for (low = 0, high = s->entries - 1; low < high;) {
+            uint64_t mid = (low + high + 1) >> 1;
+            if (steps_keys_before(t, s, mid, rank1) <= k) low = mid; else high = mid - 1;
+        }
+        *e = low;
+    }
+    return depth;
+}
+
+/* ---- for several instruction sets (steps_kernels.c) ------------------------------------------ */
+
+typedef struct {
+    uint64_t (*child)(const steps_t *, uint64_t depth, uint64_t e, uint64_t token);
+    int64_t (*find)(const steps_t *, const uint32_t *tokens, uint64_t n); /* a number, or -1 */
+    int64_t (*number)(const steps_t *, uint64_t depth, uint64_t e);
+    /* out[i] = the state behind tokens[i] from states[i] */
+    void (*advance)(const steps_t *, const uint64_t *states, const uint32_t *tokens, uint64_t *out,
+                    size_t n);
+    /* out[i] = the number of the sequence tokens[offsets[i]:offsets[i + 1]], or -1 */
+    void (*lookup)(const steps_t *, const uint32_t *tokens, const int64_t *offsets, int64_t *out,
+                   size_t n);
+    /* Write the tokens of key numbers[i] before out + ends[i]. */
+    void (*keys)(const steps_t *, const int64_t *numbers, const int64_t *ends, uint32_t *out,
+                 size_t n);
+} steps_kernels_t;
+
+/* The kernels of an instruction set by its level in isa_names. */
+const steps_kernels_t *steps_kernels_for(int level);
+
+/* ---- building -------------------------------------------------------------------------------- */
+
+INLINE void bits_set(uint64_t *bits, uint64_t i) { bits[i >> 6] |= 1ull << (i & 63); }
+
+/* Or `value` into integers that are still zero there. */
+INLINE void values_put(uint64_t *values, uint64_t at, uint64_t width, uint64_t value) {
+    uint64_t shift = at & 63;
+    if (width == 0) return;
+    values[at >> 6] |= value << shift;
+    if (shift + width > 64) values[(at >> 6) + 1] |= value >> (64 - shift);
+}
+
+/* Write that row p begins with entry e; row `rows` is the end. */
+INLINE void steps_put_row(const step_t *s, uint64_t *bits, uint64_t *values, uint64_t p,
+                          uint64_t e) {
+    uint64_t width = s->rows_width, value = e - p;
+    if (s->kind < PACKED) return;
+    if (s->rows_kind == STARTS) {
+        bits_set(bits, s->tree_at + (value >> width) + p);
+        values_put(values, s->rows_at + p * width, width, value & ((1ull << width) - 1));
+    } else if (s->rows_kind == OFFSETS) {
+        values_put(values, s->rows_at + p * width, width, e);
+    }
+}
+
+/* Write entry e, of row p.  `code` is the rank of the token by frequency, for DAC, and more[0..1]
+ * count its second and third chunks. */
+INLINE void steps_put(const step_t *s, uint64_t *bits, uint64_t *values, uint64_t p, uint64_t e,
+                      int first, uint64_t token, uint64_t code, uint64_t *more) {
+    uint64_t width = s->width, z = token - s->low;
+    if (s->kind == BITMAP) {
+        bits_set(bits, s->tree_at + p * s->range + z);
+        return;
+    }
+    if (s->kind == JOINT) {
+        bits_set(bits, s->tree_at + 1 + e + p * s->buckets + (z >> width));
+        values_put(values, s->tokens_at + e * width, width, z & ((1ull << width) - 1));
+        return;
+    }
+    if (s->kind == PACKED) {
+        values_put(values, s->tokens_at + e * width, width, z);
+    } else {
+        values_put(values, s->tokens_at + e * width, width, code & ((1ull << width) - 1));
+        code >>= width;
+        if (code) {
+            bits_set(bits, s->more2_at + e);
+            values_put(values, s->chunk2_at + more[0] * s->width2, s->width2,
+                       code & ((1ull << s->width2) - 1));
+            code >>= s->width2;
+            if (code) {
+                bits_set(bits, s->more3_at + more[0]);
+                values_put(values, s->chunk3_at + more[1] * s->width3, s->width3, code);
+                more[1]++;
+            }
+            more[0]++;
+        }
+    }
+    if (first) {
+        steps_put_row(s, bits, values, p, e);
+    } else if (s->rows_kind == EXTRAS) {
+        uint64_t i = e - p - 1;
+        bits_set(bits, s->tree_at + 1 + i + (p >> s->rows_width));
+        values_put(values, s->rows_at + i * s->rows_width, s->rows_width,
+                   p & ((1ull << s->rows_width) - 1));
+    }
+}
+
+#endif

@@ -1,0 +1,120 @@
+#include "succinct/maps/steps.h"
+#include "succinct/bits/isa.h"
+
+#define GROUP 64 /* sequences that walk side by side, so that their cache misses overlap */
+
+INLINE void lookup_group(const steps_t *t, const uint32_t *tokens, const int64_t *offsets,
+                         int64_t *out, size_t n, QUERIES) {
+    uint64_t entry[GROUP], first[GROUP], end[GROUP];
+    size_t alive[GROUP], n_alive = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t length = (uint64_t)(offsets[i + 1] - offsets[i]);
+        out[i] = -1;
+        entry[i] = 0;
+        if (length && length <= t->n_steps) alive[n_alive++] = i;
+    }
+    for (uint64_t depth = 0; n_alive; depth++) {
+        const step_t *s = t->step + depth;
+        size_t kept = 0;
+        for (size_t a = 0; a < n_alive; a++) {
+            size_t i = alive[a];
+            uint64_t p = steps_row(t, depth, entry[i], Q);
+            if (p == NOWHERE) continue;
+            end[i] = steps_narrow(t, s, p, tokens[(uint64_t)offsets[i] + depth], &first[i], Q);
+            steps_prefetch(t, s, first[i]);
+            alive[kept++] = i;
+        }
+        n_alive = kept;
+        kept = 0;
+        for (size_t a = 0; a < n_alive; a++) {
+            size_t i = alive[a];
+            uint64_t at = (uint64_t)offsets[i] + depth;
+            entry[i] = steps_pick(t, s, first[i], end[i], tokens[at], rank1);
+            if (entry[i] == NOWHERE) continue;
+            if (at + 1 == (uint64_t)offsets[i + 1])
+                out[i] = steps_number(t, depth + 1, entry[i], rank1);
+            else
+                alive[kept++] = i;
+        }
+        n_alive = kept;
+    }
+}
+
+INLINE int64_t find(const steps_t *t, const uint32_t *tokens, uint64_t n, QUERIES) {
+    uint64_t e = 0, depth = 0;
+    for (; depth < n; depth++)
+        if ((e = steps_child(t, depth, e, tokens[depth], Q)) == NOWHERE) return -1;
+    return steps_number(t, depth, e, rank1);
+}
+
+INLINE void key_tokens(const steps_t *t, uint64_t number, uint32_t *end, QUERIES) {
+    uint64_t e, token, depth = steps_key(t, number, &e, Q);
+    for (; depth; depth--) {
+        e = steps_entry_of_row(t, depth - 1, steps_parent(t, t->step + depth - 1, e, &token, Q),
+                               select1);
+        *--end = (uint32_t)token;
+    }
+}
+
+#define FIRST(rank1, ...) rank1
+
+/* One query. */
+#define SINGLE(SUFFIX, TARGET, ...)                                                           \
+    TARGET static uint64_t child_##SUFFIX(const steps_t *t, uint64_t depth, uint64_t e,       \
+                                          uint64_t token) {                                   \
+        return steps_child(t, depth, e, token, __VA_ARGS__);                                  \
+    }                                                                                         \
+    TARGET static int64_t find_##SUFFIX(const steps_t *t, const uint32_t *tokens,             \
+                                        uint64_t n) {                                         \
+        return find(t, tokens, n, __VA_ARGS__);                                               \
+    }                                                                                         \
+    TARGET static int64_t number_##SUFFIX(const steps_t *t, uint64_t depth, uint64_t e) {     \
+        return steps_number(t, depth, e, FIRST(__VA_ARGS__));                                 \
+    }
+
+/* Many of them. */
+#define BATCH(SUFFIX, TARGET, ...)                                                            \
+    TARGET static void advance_##SUFFIX(const steps_t *t, const uint64_t *states,             \
+                                        const uint32_t *tokens, uint64_t *out, size_t n) {    \
+        for (size_t i = 0; i < n; i++)                                                        \
+            out[i] = steps_step(t, states[i], tokens[i], __VA_ARGS__);                        \
+    }                                                                                         \
+    TARGET static void lookup_##SUFFIX(const steps_t *t, const uint32_t *tokens,              \
+                                       const int64_t *offsets, int64_t *out, size_t n) {      \
+        for (size_t i = 0; i < n; i += GROUP)                                                 \
+            lookup_group(t, tokens, offsets + i, out + i, n - i < GROUP ? n - i : GROUP,      \
+                         __VA_ARGS__);                                                        \
+    }                                                                                         \
+    TARGET static void keys_##SUFFIX(const steps_t *t, const int64_t *numbers,                \
+                                     const int64_t *ends, uint32_t *out, size_t n) {          \
+        for (size_t i = 0; i < n; i++)                                                        \
+            key_tokens(t, (uint64_t)numbers[i], out + ends[i], __VA_ARGS__);                  \
+    }
+
+#define TABLE(SUFFIX, OF_ONE)                                                                 \
+    static const steps_kernels_t kernels_##SUFFIX = {                                         \
+        child_##OF_ONE,   find_##OF_ONE,   number_##OF_ONE,                                   \
+        advance_##SUFFIX, lookup_##SUFFIX, keys_##SUFFIX,                                     \
+    };
+
+SINGLE(portable, PORTABLE, bits_rank1, bits_select1, bits_select0)
+BATCH(portable, PORTABLE, bits_rank1, bits_select1, bits_select0)
+TABLE(portable, portable)
+#ifdef X86
+SINGLE(v3, V3, bits_rank1, bits_select1_v3, bits_select0_v3)
+BATCH(v3, V3, bits_rank1, bits_select1_v3, bits_select0_v3)
+TABLE(v3, v3)
+BATCH(v4, V4, bits_rank1_v4, bits_select1_v4, bits_select0_v4)
+TABLE(v4, v3) /* one query alone is answered sooner by scalar code: its branches run ahead */
+#endif
+
+const steps_kernels_t *steps_kernels_for(int level) {
+    static const steps_kernels_t *const kernels[] = {
+        &kernels_portable,
+#ifdef X86
+        &kernels_v3,
+        &kernels_v4,
+#endif
+    };
+    return kernels[level];
+}
