@@ -221,7 +221,7 @@ def test_too_many_candidates(trie):
     trie = EncodedTrie(CATALOG)
     trie.n_states = 2**40
     tokens = np.zeros((4, 1500), np.int64)
-    with pytest.raises(ValueError, match="step 2: 2250000 beams with 1500 proposals each"):
+    with pytest.raises(ValueError, match="step 3: 3375000000 beams with 1500 proposals each"):
         beam_search(trie, tokens, np.full(tokens.shape, -INF), beam_width=2**40)
 
 
