@@ -26,11 +26,18 @@ def integers(x: Any, what: str) -> npt.NDArray[Any]:
         raise ValueError(f"{what} must be a regular array of integers: {error}") from None
     if array.dtype.kind in "iu":
         return array
-    if array.size == 0 and not isinstance(x, np.ndarray):
-        return array.astype(np.int64)
-    if array.dtype.kind == "O" and all(isinstance(v, int) for v in array.flat):
-        bad = next(i for i, v in enumerate(array.flat) if not -(2**63) <= v < 2**64)
-        raise ValueError(f"{what}[{bad}] = {array.flat[bad]} does not fit into 64 bits")
+    if not isinstance(x, np.ndarray):
+        if array.size == 0:
+            return array.astype(np.int64)
+        # A list that mixes small and large integers comes out as floats or objects.
+        exact = np.asarray(x, dtype=np.object_)
+        if all(isinstance(v, (int, np.integer)) for v in exact.flat):
+            outside = [i for i, v in enumerate(exact.flat) if not 0 <= v < 2**64]
+            if outside:
+                raise ValueError(
+                    f"{what}{place(exact, outside[0])} = {exact.flat[outside[0]]} is out of range"
+                )
+            return exact.astype(np.uint64)
     raise TypeError(f"{what} must be integers, got {describe(x, array)}")
 
 

@@ -76,7 +76,10 @@ def library_class(name: str) -> Any:
 
         cls = getattr(succinct, name)
         call = getattr(cls, constructor) if constructor else cls
-        return Plain(call(*map(to_numpy, args), **options))
+        arguments = list(map(to_numpy, args))
+        if constructor == "from_words":
+            arguments[0] = arguments[0].astype(np.uint64)
+        return Plain(call(*arguments, **options))
 
     class Constructors:
         def __call__(self, *args: Any, **options: Any) -> Plain:

@@ -116,16 +116,13 @@ def catalogs_over(alphabet):
 
 
 narrow_catalogs = repeated(
-    st.one_of(
-        catalogs_over(SMALL), catalogs_over(LABEL_BORDER), fans(100), fans(65536), fans(32)
-    )
+    st.one_of(catalogs_over(SMALL), catalogs_over(LABEL_BORDER), fans(100), fans(65536), fans(32))
 )
 """Catalogs whose vocabulary is small enough for masks."""
 
-catalogs = st.one_of(
-    narrow_catalogs,
-    repeated(st.one_of(catalogs_over(LARGE), fans(MAX_TOKEN - 200), ragged(st.integers(0, MAX_TOKEN)))),
-)  # fmt: skip
+any_tokens = st.integers(0, MAX_TOKEN)
+wide_catalogs = repeated(st.one_of(catalogs_over(LARGE), fans(MAX_TOKEN - 200), ragged(any_tokens)))
+catalogs = st.one_of(narrow_catalogs, wide_catalogs)
 
 
 @st.composite
@@ -157,9 +154,7 @@ def proposals(draw, catalog, duplicates=False):
     any_token = st.one_of(st.sampled_from(alphabet), st.sampled_from([3, 65533, MAX_TOKEN]))
     token_ids, values = [], []
     for _ in range(n_steps):
-        tokens = draw(
-            st.lists(any_token, min_size=0, max_size=n_tokens, unique=not duplicates)
-        )
+        tokens = draw(st.lists(any_token, min_size=0, max_size=n_tokens, unique=not duplicates))
         padding = n_tokens - len(tokens)
         row = draw(st.lists(logprobs, min_size=len(tokens), max_size=len(tokens)))
         # Padding may hold any token, also one that is proposed already or is none at all.

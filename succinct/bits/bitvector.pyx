@@ -34,6 +34,10 @@ cdef uint32_t sample_shift(uint64_t count, uint64_t length):
     return shift
 
 
+cdef uint64_t n_samples(uint64_t count, uint32_t shift):
+    return ((count + (<uint64_t>1 << shift) - 1) >> shift) + 1
+
+
 cdef class BitVector:
     """A sequence of bits with rank and select in (almost) constant time.
 
@@ -95,7 +99,7 @@ cdef class BitVector:
         for zeros in range(2):
             count = length - self.v.ones if zeros else self.v.ones
             shift = sample_shift(count, length)
-            samples = np.empty(((count + (<uint64_t>1 << shift) - 1) >> shift) + 1, np.uint32)
+            samples = np.empty(n_samples(count, shift), np.uint32)
             with nogil:
                 bits_fill_samples(&self.v, zeros, shift, &samples[0])
             if zeros:
@@ -199,6 +203,15 @@ cdef class BitVector:
             a.nbytes
             for a in (self.words, self.blocks, self.supers, self.samples1, self.samples0)
         )
+
+    @staticmethod
+    def nbytes_for(uint64_t length, uint64_t count):
+        """The `nbytes` of a vector of `length` bits of which `count` are one."""
+        blocks = (length >> BLOCK_SHIFT) + 1
+        supers = ((blocks - 1) >> SUPER_SHIFT) + 1
+        samples = n_samples(count, sample_shift(count, length)) + \
+            n_samples(length - count, sample_shift(length - count, length))
+        return (8 * BLOCK_WORDS + 4) * blocks + 8 * supers + 4 * samples
 
     def __getitem__(self, i):
         """Bit i as a bool; a bool array for an array of positions; negative ones count back."""

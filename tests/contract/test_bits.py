@@ -73,7 +73,7 @@ def test_bit_vector_from_words_ignores_what_is_behind_the_end(bits, values, garb
 
 
 @each_bits
-@pytest.mark.parametrize("n", [*range(0, 131), 511, 512, 513, 1024, 1025])
+@pytest.mark.parametrize("n", [*range(131), 511, 512, 513, 1024, 1025])
 def test_bit_vector_of_every_short_length(bits, n):
     for values in ([True] * n, [False] * n, [i % 3 == 0 for i in range(n)]):
         check_bit_vector(bits.BitVector.from_bools(values), values)

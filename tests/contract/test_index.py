@@ -22,9 +22,7 @@ from tests.strategies import (
     sequences,
 )
 
-probes = st.lists(
-    sequences(st.sampled_from([0, 1, 2, 5, 7, *LABEL_BORDER, MAX_TOKEN])), max_size=8
-)
+probes = st.lists(sequences(st.sampled_from([0, 1, 2, 5, 7, *LABEL_BORDER, MAX_TOKEN])), max_size=8)
 
 
 def prefixes_of(catalog):
@@ -108,9 +106,7 @@ def test_unknown_prefixes_are_dead(build, catalog, others):
             assert (index.walk(sequence[:n]) != DEAD) == known
     known = [index.walk(prefix) for prefix in prefixes]
     for token in (0, 1, 3, 65535, 65536, MAX_TOKEN):
-        expected = [
-            index.walk((*p, token)) if (*p, token) in prefixes else DEAD for p in prefixes
-        ]
+        expected = [index.walk((*p, token)) if (*p, token) in prefixes else DEAD for p in prefixes]
         assert index.advance(known, [token] * len(known)) == expected
 
 

@@ -1,0 +1,162 @@
+"""What is measured: ways to store a set of token sequences and to look sequences up in it.
+
+Turning token sequences into what a library takes as keys is `prepare` and `encode`; neither is
+timed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from succinct import KeyTable, LoudsTrie
+
+Sequences = Sequence[tuple[int, ...]]
+_DICT_LIMIT = 200_000  # nested dicts of more keys are weighed on that many and scaled up
+
+
+class Peer:
+    """One way to store the keys. `batch` is None where lookups go one by one only."""
+
+    name = ""
+    absent = ""
+    note = ""
+    batch: Callable[[Any], Any] | None = None
+
+    def prepare(self, keys: KeyTable, sequences: Sequences) -> None:
+        """Bring the keys into the form that `build` takes."""
+
+    def build(self) -> None:
+        """Build the index."""
+        raise NotImplementedError
+
+    def nbytes(self) -> int:
+        """Bytes of the index."""
+        raise NotImplementedError
+
+    def encode(self, sequences: Sequences) -> Sequence[Any]:
+        """Bring sequences into the form that `one` and `batch` take."""
+        return sequences
+
+    def one(self, key: Any) -> Any:
+        """Number of one key."""
+        raise NotImplementedError
+
+
+class Louds(Peer):
+    """The library's trie."""
+
+    def __init__(self, tail: bool | str) -> None:
+        self.name = "LoudsTrie" if tail == "auto" else "LoudsTrie, no tails"
+        self._tail = tail
+
+    def prepare(self, keys: KeyTable, sequences: Sequences) -> None:
+        self._keys = keys
+
+    def build(self) -> None:
+        trie = LoudsTrie.build(self._keys, tail=self._tail)
+        self._trie, self.one, self.batch = trie, trie.key_id, trie.key_ids
+
+    def nbytes(self) -> int:
+        return int(self._trie.nbytes)
+
+
+class Marisa(Peer):
+    """marisa-trie, at the settings that take the fewest bytes for a sample of the keys."""
+
+    def __init__(self, kind: str, name: str, encode: Callable[[tuple[int, ...]], Any]) -> None:
+        self.name = f"marisa-trie, {name}"
+        self._kind, self._encode = kind, encode
+        if find_spec("marisa_trie") is None:
+            self.absent = "marisa-trie is not installed"
+
+    def prepare(self, keys: KeyTable, sequences: Sequences) -> None:
+        import marisa_trie
+
+        self._make = getattr(marisa_trie, self._kind)
+        self._keys = self.encode(sequences)
+        # Neighbours share prefixes, so the sample is a run of keys and not every n-th.
+        sample = self._keys[: max(50_000, len(self._keys) // 10)]
+        options = [
+            {"num_tries": n, "binary": b, "order": o, "cache_size": marisa_trie.TINY_CACHE}
+            for n in (1, 2, 3, 5, 8)
+            for b in (False, True)
+            for o in (marisa_trie.LABEL_ORDER, marisa_trie.WEIGHT_ORDER)
+        ]
+        self._options = min(options, key=lambda o: len(self._make(sample, **o).tobytes()))
+        self.note = f"{self._options['num_tries']} tries"
+
+    def build(self) -> None:
+        self._trie = self._make(self._keys, **self._options)
+        self.one = self._trie.get
+
+    def nbytes(self) -> int:
+        return len(self._trie.tobytes())
+
+    def encode(self, sequences: Sequences) -> Sequence[Any]:
+        return list(map(self._encode, sequences))
+
+
+def as_text(sequence: tuple[int, ...]) -> str:
+    """A character for each token; none is NUL or a surrogate, which utf-8 cannot encode."""
+    return "".join(chr(t + 1 if t + 1 < 0xD800 else t + 0x801) for t in sequence)
+
+
+def as_words(sequence: tuple[int, ...]) -> bytes:
+    """Four bytes for each token, the most significant first."""
+    return np.array(sequence, dtype=">u4").tobytes()
+
+
+class NestedDicts(Peer):
+    """A dict per node, from token to child, as published decoders use; -1 maps to the number."""
+
+    name = "nested dicts"
+
+    def prepare(self, keys: KeyTable, sequences: Sequences) -> None:
+        self._keys = sequences
+
+    def build(self) -> None:
+        self._root: dict[int, Any] = {}
+        for number, sequence in enumerate(self._keys):
+            node = self._root
+            for token in sequence:
+                node = node.setdefault(token, {})
+            node[-1] = number
+
+    def nbytes(self) -> int:
+        # The dicts only: tokens are small integers, many of them shared.
+        share = min(1.0, _DICT_LIMIT / len(self._keys))
+        stop = share * len(self._root)
+        nbytes, pending = 0, [c for i, c in enumerate(self._root.values()) if i < stop]
+        weighed = 0
+        while pending:
+            node = pending.pop()
+            if isinstance(node, dict):
+                nbytes += sys.getsizeof(node)
+                pending.extend(node.values())
+            else:
+                weighed += 1
+        if weighed < len(self._keys):
+            self.note = f"bytes from {weighed:,} keys"
+        return nbytes * len(self._keys) // weighed + sys.getsizeof(self._root)
+
+    def one(self, key: tuple[int, ...]) -> int:
+        node = self._root
+        for token in key:
+            node = node[token]
+        return int(node[-1])
+
+
+def peers() -> list[Peer]:
+    """The library first, then the others."""
+    return [
+        Louds("auto"),
+        Louds(False),
+        Marisa("Trie", "utf-8", as_text),
+        Marisa("BinaryTrie", "4 bytes", as_words),
+        NestedDicts(),
+    ]

@@ -1,0 +1,151 @@
+"""Build an index of a catalog and save it."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+
+from succinct.cli._terminal import check_writable, print_json, stages
+from succinct.keys import ItemMap, KeyTable
+from succinct.trie import LoudsTrie
+
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_SUFFIXES = (".txt", ".tsv", ".csv", ".npy", ".parquet", ".gz", ".xz")
+
+_FORMATS = """
+input formats, told apart by the name:
+  *.npy             integers [N, L], one key a row
+  *.parquet         lists of integers in the column named by --column
+  anything else     text, one key a line, integers separated by blanks or commas;
+                    with --tokenizer any text, one key a line; *.gz and *.xz are unpacked
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.epilog = _FORMATS
+    parser.add_argument("input", metavar="INPUT", type=Path, help="the catalog")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        type=Path,
+        help="the index file; an existing one is replaced when the new one is complete "
+        "(default: INPUT with the ending .safetensors)",
+    )
+    parser.add_argument(
+        "--items", action="store_true", help="the first column of a text line names the item"
+    )
+    parser.add_argument("--column", metavar="NAME", help="column of a Parquet file")
+    parser.add_argument(
+        "--tokenizer",
+        metavar="FILE",
+        type=Path,
+        help="turn lines of text into tokens: a tokenizers JSON or a tiktoken rank file",
+    )
+    parser.add_argument("--kind", choices=["louds"], default="louds", help="the kind of index")
+    parser.add_argument(
+        "--tail",
+        choices=["auto", "yes", "no"],
+        default="auto",
+        help="fold single-child chains into a tail buffer; auto does if it saves bytes",
+    )
+    parser.add_argument(
+        "--memory-limit",
+        metavar="BYTES",
+        type=_size,
+        help="sort larger catalogs on disk; as in 500M or 4G",
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON document")
+
+
+def _size(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgt]?)(?:i?b)?", text.strip().lower())
+    if match is None or float(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f"expected a size such as 500M or 4G, got {text!r}")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; return the exit code."""
+    _check_options(args)
+    output: Path = args.output or _default_output(args.input)
+    if not args.input.exists():
+        raise FileNotFoundError(2, "there is no such file", str(args.input))
+    if output.exists() and output.samefile(args.input):
+        raise ValueError(f"{output}: the output would replace the input")
+    check_writable(output)
+
+    start = time.perf_counter()
+    with stages(3) as begin:
+        begin("reading")
+        keys = _read(args)
+        begin("building")
+        tail: bool | str = {"auto": "auto", "yes": True, "no": False}[args.tail]
+        index = LoudsTrie.build(keys, tail=tail)
+        items = ItemMap(index, keys.key_ids, keys.item_names) if args.items else None
+        begin("saving")
+        index.save(output, items=items)
+    seconds = time.perf_counter() - start
+
+    summary = {
+        "output": str(output),
+        "kind": type(index).__name__,
+        "n_keys": index.n_keys,
+        "n_duplicates": keys.n_duplicates,
+        "n_items": None if items is None else items.n_items,
+        "n_states": index.n_states,
+        "nbytes": index.nbytes,
+        "bits_per_key": round(index.bits_per_key, 3),
+        "file_bytes": output.stat().st_size,
+        "seconds": round(seconds, 3),
+    }
+    if args.json:
+        print_json(summary)
+        return 0
+    duplicates = f" ({keys.n_duplicates:,} duplicates)" if keys.n_duplicates else ""
+    named = "" if items is None else f", {items.n_items:,} items"
+    print(
+        f"{output}: {index.n_keys:,} keys{duplicates}{named}, "
+        f"{index.bits_per_key:.1f} bits per key, {seconds:.1f} s"
+    )
+    return 0
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    kind = args.input.suffix
+    error = args.parser.error
+    if (kind == ".parquet") != (args.column is not None):
+        error("--column NAME goes with a .parquet file, and a .parquet file needs it")
+    if args.tokenizer is not None and kind in (".npy", ".parquet"):
+        error(f"--tokenizer needs lines of text, not a {kind} file")
+    if args.items and (args.tokenizer is not None or kind in (".npy", ".parquet")):
+        error("--items needs a text file of integers: its first column names the items")
+
+
+def _default_output(source: Path) -> Path:
+    while source.suffix in _SUFFIXES:
+        source = source.with_suffix("")
+    return source.with_name(source.name + ".safetensors")
+
+
+def _read(args: argparse.Namespace) -> KeyTable:
+    # Key numbers of the input rows are only wanted for the items.
+    options = {"key_ids": args.items}
+    if args.memory_limit is not None:
+        options["memory_limit"] = args.memory_limit
+    if args.column is not None:
+        return KeyTable.from_parquet(args.input, args.column, **options)
+    if args.tokenizer is not None:
+        return KeyTable.from_lines(args.input, args.tokenizer, **options)
+    if args.input.suffix == ".npy":
+        try:
+            rows = np.load(args.input, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise ValueError(f"{args.input}: expected a .npy file of integers; {error}") from None
+        return KeyTable.from_rows(rows, **options)
+    return KeyTable.from_text(args.input, items=args.items, **options)

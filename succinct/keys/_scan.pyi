@@ -1,0 +1,56 @@
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_Tokens = NDArray[np.unsignedinteger[Any]]
+_Offsets = NDArray[np.int64]
+_Words = NDArray[np.uint64]
+
+def scan(
+    tokens: _Tokens, offsets: _Offsets, length: int, n_rows: int, limit: int
+) -> tuple[int, int, int, int]: ...
+def differs(tokens: _Tokens, offsets: _Offsets, length: int, out: NDArray[np.uint8]) -> None: ...
+def column_ranges(tokens: _Tokens, length: int, low: _Words, high: _Words) -> None: ...
+def pack_rows(
+    tokens: _Tokens,
+    length: int,
+    first: int,
+    stop: int,
+    low: _Words,
+    shift: NDArray[np.int64],
+    out: _Words,
+) -> None: ...
+def unpack_rows(
+    words: _Words,
+    length: int,
+    first: int,
+    stop: int,
+    low: _Words,
+    shift: NDArray[np.int64],
+    mask: _Words,
+    out: _Tokens,
+) -> None: ...
+def pack_next(
+    tokens: _Tokens,
+    offsets: _Offsets,
+    length: int,
+    rows: NDArray[np.int64],
+    depth: int,
+    bits: int,
+    count: int,
+    out: _Words,
+) -> None: ...
+def gather(
+    tokens: _Tokens, offsets: _Offsets, length: int, order: NDArray[np.int64], out: _Tokens
+) -> None: ...
+def search_rows(
+    tokens: _Tokens,
+    offsets: _Offsets,
+    length: int,
+    n_rows: int,
+    queries: NDArray[np.uint32],
+    query_offsets: _Offsets,
+    exact: bool,
+    out: NDArray[np.int64],
+) -> None: ...

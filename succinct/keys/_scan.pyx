@@ -1,0 +1,251 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False
+"""Loops over flat token arrays that numpy has no single call for.
+
+Every function takes sequences in one of two shapes: ``length > 0`` means that row i is
+``tokens[i * length : (i + 1) * length]`` and `offsets` is not looked at; ``length == 0`` means
+that it is ``tokens[offsets[i] : offsets[i + 1]]``. The caller has checked the shapes; nothing here
+checks them again. All loops run without the GIL and count in 64 bits.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+ctypedef fused token_t:
+    uint8_t
+    uint16_t
+    uint32_t
+    uint64_t
+
+
+cdef inline Py_ssize_t row_start(const int64_t* offsets, Py_ssize_t length,
+                                 Py_ssize_t row) noexcept nogil:
+    return row * length if length else <Py_ssize_t>offsets[row]
+
+
+cdef inline int compare(const token_t* left, Py_ssize_t left_length,
+                        const token_t* right, Py_ssize_t right_length) noexcept nogil:
+    """Sign of the lexicographic comparison; a prefix is smaller than its extensions."""
+    cdef Py_ssize_t i
+    cdef Py_ssize_t shared = min(left_length, right_length)
+    for i in range(shared):
+        if left[i] != right[i]:
+            return -1 if left[i] < right[i] else 1
+    return (left_length > right_length) - (left_length < right_length)
+
+
+def scan(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t length,
+         Py_ssize_t n_rows, uint64_t limit):
+    """One pass: ``(bad, largest, descent, repeats)``.
+
+    bad: place of the first token above `limit`, or -1. largest: the largest token.
+    descent: first row smaller than the row before it, or -1; repeats: rows equal to the row
+    before them (counted up to the first descent).
+    """
+    cdef Py_ssize_t i, k, start, stop, before = 0, bad = -1, descent = -1, repeats = 0
+    cdef uint64_t largest = 0
+    cdef token_t row_largest
+    cdef int sign
+    if tokens.shape[0] == 0 or n_rows == 0:
+        return -1, 0, -1, 0
+    cdef const token_t* data = &tokens[0]
+    cdef const int64_t* bounds = NULL
+    if not length:
+        bounds = &offsets[0]
+    with nogil:
+        for i in range(n_rows):
+            start = row_start(bounds, length, i)
+            stop = row_start(bounds, length, i + 1)
+            row_largest = 0
+            for k in range(start, stop):
+                if data[k] > row_largest:
+                    row_largest = data[k]
+            if row_largest > largest:
+                largest = row_largest
+                if largest > limit:
+                    for k in range(start, stop):
+                        if data[k] > limit:
+                            bad = k
+                            break
+                    break
+            if descent < 0 and i > 0:
+                sign = compare(data + before, start - before, data + start, stop - start)
+                if sign > 0:
+                    descent = i
+                elif sign == 0:
+                    repeats += 1
+            before = start
+    return bad, largest, descent, repeats
+
+
+def differs(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t length,
+            uint8_t[::1] out):
+    """out[i] = 1 if row i is not equal to row i - 1; out[0] = 1."""
+    cdef Py_ssize_t i, start, stop, before = 0, n_rows = out.shape[0]
+    if n_rows == 0:
+        return
+    cdef const token_t* data = &tokens[0]
+    cdef const int64_t* bounds = NULL
+    if not length:
+        bounds = &offsets[0]
+    with nogil:
+        for i in range(n_rows):
+            start = row_start(bounds, length, i)
+            stop = row_start(bounds, length, i + 1)
+            out[i] = i == 0 or compare(data + before, start - before,
+                                       data + start, stop - start) != 0
+            before = start
+
+
+def column_ranges(const token_t[::1] tokens, Py_ssize_t length, uint64_t[::1] low,
+                  uint64_t[::1] high):
+    """Smallest and largest token of every column of a matrix with at least one row."""
+    cdef Py_ssize_t i, c, n_rows = tokens.shape[0] // length
+    cdef const token_t* row = &tokens[0]
+    with nogil:
+        for c in range(length):
+            low[c] = row[c]
+            high[c] = row[c]
+        for i in range(n_rows):
+            for c in range(length):
+                if row[c] < low[c]:
+                    low[c] = row[c]
+                if row[c] > high[c]:
+                    high[c] = row[c]
+            row += length
+
+
+def pack_rows(const token_t[::1] tokens, Py_ssize_t length, Py_ssize_t first, Py_ssize_t stop,
+              const uint64_t[::1] low, const int64_t[::1] shift, uint64_t[::1] out):
+    """out[i] = columns [first, stop) of row i, less their smallest token, in one word."""
+    cdef Py_ssize_t i, c, n_rows = out.shape[0]
+    cdef uint64_t word
+    if n_rows == 0:
+        return
+    cdef const token_t* row = &tokens[0]
+    with nogil:
+        for i in range(n_rows):
+            word = 0
+            for c in range(first, stop):
+                word |= (<uint64_t>row[c] - low[c]) << shift[c]
+            out[i] = word
+            row += length
+
+
+def unpack_rows(const uint64_t[::1] words, Py_ssize_t length, Py_ssize_t first, Py_ssize_t stop,
+                const uint64_t[::1] low, const int64_t[::1] shift, const uint64_t[::1] mask,
+                token_t[::1] out):
+    """The inverse of pack_rows: fills columns [first, stop) of `out`."""
+    cdef Py_ssize_t i, c, n_rows = words.shape[0]
+    cdef uint64_t word
+    if n_rows == 0:
+        return
+    cdef token_t* row = &out[0]
+    with nogil:
+        for i in range(n_rows):
+            word = words[i]
+            for c in range(first, stop):
+                row[c] = <token_t>(((word >> shift[c]) & mask[c]) + low[c])
+            row += length
+
+
+def pack_next(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t length,
+              const int64_t[::1] rows, Py_ssize_t depth, int bits, Py_ssize_t count,
+              uint64_t[::1] out):
+    """out[i] = tokens [depth, depth + count) of row rows[i], each plus one, in `bits` bits each.
+
+    Places past the end of the row are 0. An empty `rows` stands for all rows in order.
+    """
+    cdef Py_ssize_t i, k, row, stop, end
+    cdef uint64_t word
+    cdef bint all_rows = rows.shape[0] == 0
+    if out.shape[0] == 0:
+        return
+    cdef const token_t* data = &tokens[0]
+    cdef const int64_t* bounds = NULL
+    if not length:
+        bounds = &offsets[0]
+    with nogil:
+        for i in range(out.shape[0]):
+            row = i if all_rows else <Py_ssize_t>rows[i]
+            k = row_start(bounds, length, row) + depth
+            end = k + count
+            stop = min(row_start(bounds, length, row + 1), end)
+            word = 0
+            while k < stop:
+                word = (word << bits) | (<uint64_t>data[k] + 1)
+                k += 1
+            # The word of a row that has ended stays 0; otherwise at least one token was taken,
+            # so that less than a whole word is left to shift by.
+            if word and k < end:
+                word <<= bits * (end - k)
+            out[i] = word
+
+
+def gather(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t length,
+           const int64_t[::1] order, token_t[::1] out):
+    """Copies row order[0], row order[1], ... one after another into `out`."""
+    cdef Py_ssize_t i, start, size
+    cdef Py_ssize_t place = 0
+    if order.shape[0] == 0:
+        return
+    cdef const token_t* data = &tokens[0]
+    cdef token_t* target = &out[0]
+    cdef const int64_t* bounds = NULL
+    if not length:
+        bounds = &offsets[0]
+    with nogil:
+        for i in range(order.shape[0]):
+            start = row_start(bounds, length, order[i])
+            size = row_start(bounds, length, order[i] + 1) - start
+            memcpy(target + place, data + start, size * sizeof(token_t))
+            place += size
+
+
+cdef inline int compare_query(const token_t* left, Py_ssize_t left_length,
+                              const uint32_t* right, Py_ssize_t right_length) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef Py_ssize_t shared = min(left_length, right_length)
+    for i in range(shared):
+        if left[i] != right[i]:
+            return -1 if left[i] < right[i] else 1
+    return (left_length > right_length) - (left_length < right_length)
+
+
+def search_rows(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t length,
+                Py_ssize_t n_rows, const uint32_t[::1] queries, const int64_t[::1] query_offsets,
+                bint exact, int64_t[::1] out):
+    """Binary search in sorted rows: out[q] = number of rows smaller than query q.
+
+    With `exact`, -1 where the row at that place is not equal to the query.
+    """
+    cdef Py_ssize_t q, low, high, middle, start, query_start, query_length
+    cdef const token_t* data = NULL
+    cdef const uint32_t* asked = NULL
+    if tokens.shape[0]:
+        data = &tokens[0]
+    if queries.shape[0]:
+        asked = &queries[0]
+    cdef const int64_t* bounds = NULL
+    if not length:
+        bounds = &offsets[0]
+    cdef bint found
+    cdef int sign
+    with nogil:
+        for q in range(out.shape[0]):
+            query_start = query_offsets[q]
+            query_length = query_offsets[q + 1] - query_start
+            low = 0
+            high = n_rows
+            found = False
+            while low < high:
+                middle = low + (high - low) // 2
+                start = row_start(bounds, length, middle)
+                sign = compare_query(data + start, row_start(bounds, length, middle + 1) - start,
+                                     asked + query_start, query_length)
+                if sign < 0:
+                    low = middle + 1
+                else:
+                    high = middle
+                    found |= sign == 0
+            out[q] = low if found or not exact else -1

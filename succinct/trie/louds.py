@@ -1,0 +1,405 @@
+"""LoudsTrie: a narrow LOUDS trie over integer tokens, with folded chains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from succinct import _args
+from succinct.bits import BitVector, PackedArray
+from succinct.bits.packed import words_for
+from succinct.format import Parts
+from succinct.index import Index, Numbers
+from succinct.keys import KeyTable
+from succinct.keys.sorting import sort_sequences
+from succinct.trie import _levels, lanes
+from succinct.trie._louds import LoudsCore
+from succinct.trie.lanes import LoudsLanes
+
+Tail = bool | Literal["auto"]
+
+MAX_NODES = 2**40 - 1
+#: A longer chain is cut: the place in a chain takes the 24 bits of a state above the node.
+MAX_CHAIN = 2**20
+
+
+class LoudsTrie(Index):
+    """A trie in level order: two bits of topology a node and its label.
+
+    The topology is a level-order unary degree sequence (LOUDS; Jacobson,
+    DOI 10.1109/SFCS.1989.63533) under rank and select. A label is split into 16 low bits and, where
+    the vocabulary needs them, packed high bits (FlashTrie, arXiv:2607.10044). With `tail`, a chain
+    of prefixes with a single continuation becomes one *link* node, whose tokens lie in a tail
+    buffer where a chain that is the end of another shares its place (Patricia trie, Morrison,
+    DOI 10.1145/321479.321481; marisa-trie).
+
+    Build one with :meth:`build`; :meth:`save` it and :func:`succinct.load` it.
+
+    Notes
+    -----
+    Space, per node: 2 bits of topology, 1 of terminal flags, 1 of link flags if there are tails,
+    each with up to 8 % of directory, and 16 + w bits of label or link, w being the bits that the
+    largest needs beyond 16. Tokens in the tail take their packed width and one bit.
+    Time: a step is two selects and a binary search among the siblings, O(log n) at worst.
+
+    Key numbers count the terminal nodes in level order. Without tails that is the order of
+    :class:`succinct.KeyTable`: shorter keys first, lexicographic among keys of one length. With
+    tails a key comes at the level of the node where its last chain starts;
+    :meth:`from_table_ids` converts.
+
+    Examples
+    --------
+    >>> from succinct import KeyTable, LoudsTrie
+    >>> trie = LoudsTrie.build(KeyTable.from_sequences([(1, 2, 3), (1, 2, 4), (2,)]))
+    >>> (1, 2, 3) in trie, (1, 2) in trie
+    (True, False)
+    >>> tokens, states = trie.children(trie.walk((1, 2)))
+    >>> tokens.tolist(), trie.is_terminal(states).tolist()
+    ([3, 4], [True, True])
+    >>> list(trie.completions((1,)))
+    [(1, 2, 3), (1, 2, 4)]
+    """
+
+    _core: LoudsCore
+    lanes = lanes
+
+    @classmethod
+    def build(cls, keys: KeyTable, tail: Tail = "auto") -> Self:
+        """Build a trie from a table of keys.
+
+        Parameters
+        ----------
+        keys : KeyTable
+            At least one key.
+        tail : bool or "auto"
+            Fold chains of prefixes with one continuation into a tail buffer; "auto" folds them
+            if that makes this trie smaller.
+
+        Raises
+        ------
+        ValueError
+            If there is no key.
+        TypeError
+            If `keys` is no KeyTable.
+
+        Notes
+        -----
+        Two passes over the keys, O(tokens); folding also sorts the chains.
+        """
+        if not isinstance(keys, KeyTable):
+            raise TypeError(
+                f"expected a KeyTable, got {type(keys).__name__}; make one with "
+                "KeyTable.from_sequences, from_rows, from_flat, ..."
+            )
+        if not (tail is True or tail is False or tail == "auto"):
+            raise ValueError(f"tail must be True, False or 'auto', got {tail!r}")
+        if keys.n_keys == 0:
+            raise ValueError("an index needs at least one key, got an empty KeyTable")
+        prefixes, low, high = _levels.level_sizes(keys)
+        if prefixes.sum() > MAX_NODES:
+            raise ValueError(f"a trie has at most {MAX_NODES} nodes, got {prefixes.sum()}")
+        chosen: _Layout | None = None
+        tails: dict[str, Any] | None = None
+        if tail is not False:
+            chosen = _folded(keys, int(prefixes[1:].sum()))
+            plain_bytes = _plain_nbytes(int(prefixes.sum()), keys)
+            tails = {
+                "alpha": chosen.alpha,
+                "mean_chain": chosen.mean_chain,
+                "nbytes_folded": chosen.nbytes,
+                "nbytes_plain": plain_bytes,
+            }
+            if tail == "auto" and plain_bytes <= chosen.nbytes:
+                chosen = None
+        if chosen is None:
+            chosen = _plain(keys, prefixes)
+        return cls._of(chosen, prefixes, low, high, tails)
+
+    @classmethod
+    def _of(
+        cls,
+        layout: _Layout,
+        prefixes: Numbers,
+        low: npt.NDArray[np.uint32],
+        high: npt.NDArray[np.uint32],
+        tails: dict[str, Any] | None,
+    ) -> Self:
+        params = {
+            "n_nodes": len(layout.terminal),
+            "n_keys": layout.terminal.count(),
+            "label_high_width": layout.label_high.width,
+            "link_high_width": layout.link_high.width,
+            "tail_length": len(layout.tail),
+            "tail_width": layout.tail.width,
+            "tails": tails,
+        }
+        core = LoudsCore(
+            layout.topology,
+            layout.terminal,
+            layout.slots,
+            layout.label_high,
+            layout.link,
+            layout.link_high,
+            layout.tail,
+            layout.tail_end,
+            len(low),
+        )
+        return cls(core, prefixes, low, high, params)
+
+    # ---- sizes and files --------------------------------------------------------------------
+
+    @property
+    def n_keys(self) -> int:
+        """The number of keys."""
+        return self._core.terminal.count()
+
+    @property
+    def has_tail(self) -> bool:
+        """Whether chains are folded into a tail buffer."""
+        return len(self._core.link) > 0
+
+    def _parts(self) -> list[tuple[str, int]]:
+        core = self._core
+        parts = [
+            ("topology", core.topology.nbytes),
+            ("terminal", core.terminal.nbytes),
+            ("slots", core.slots.nbytes),
+            ("label_high", core.label_high.nbytes),
+        ]
+        if self.has_tail:
+            parts += [
+                ("link", core.link.nbytes),
+                ("link_high", core.link_high.nbytes),
+                ("tail", core.tail.nbytes),
+                ("tail_end", core.tail_end.nbytes),
+            ]
+        return parts
+
+    def info(self) -> dict[str, Any]:
+        """As :meth:`Index.info`, with ``n_nodes`` and ``tails``.
+
+        ``tails`` says whether chains are folded and, unless the trie was built with
+        ``tail=False``, what was found: ``alpha``, tokens left after suffixes were shared as a share
+        of those before; ``mean_chain``, tokens in a chain; ``nbytes_folded`` and
+        ``nbytes_plain``, the size either way. Folding pays about where
+        alpha < 1 - 1 / mean_chain.
+        """
+        tails = {"folded": self.has_tail, **(self._params["tails"] or {})}
+        return {**super().info(), "n_nodes": len(self._core.terminal), "tails": tails}
+
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+        core = self._core
+        arrays = {
+            "topology": core.topology.words,
+            "terminal": core.terminal.words,
+            "slots": core.slots,
+            "label_high": core.label_high.words,
+        }
+        if self.has_tail:
+            arrays |= {
+                "link": core.link.words,
+                "link_high": core.link_high.words,
+                "tail": core.tail.words,
+                "tail_end": core.tail_end.words,
+            }
+        return arrays
+
+    @classmethod
+    def _from_parts(cls, parts: Parts) -> Self:
+        def bits(name: str, length: int) -> BitVector:
+            try:
+                return BitVector.from_storage(parts.array(name, np.uint64), length)
+            except ValueError as error:
+                raise parts.error(f"array {name!r}: {error}") from None
+
+        def packed(name: str, length: int, width: int) -> PackedArray:
+            words = parts.array(name, np.uint64, words_for(length, width))
+            return PackedArray.from_storage(words, length, width)
+
+        n_nodes = parts.integer("n_nodes", 2, MAX_NODES)
+        n_keys = parts.integer("n_keys", 1, n_nodes - 1)
+        label_width = parts.integer("label_high_width", 0, 16)
+        link_width = parts.integer("link_high_width", 0, 48)
+        tail_length = parts.integer("tail_length", 0, 2**48)
+        tail_width = parts.integer("tail_width", 0, 32)
+        topology = bits("topology", 2 * n_nodes + 1)
+        if topology.count() != n_nodes:
+            raise parts.error(f"the topology has {topology.count()} nodes, expected {n_nodes}")
+        terminal = bits("terminal", n_nodes)
+        if terminal.count() != n_keys:
+            raise parts.error(f"{terminal.count()} nodes are keys, expected {n_keys}")
+        slots = parts.array("slots", np.uint16, n_nodes)
+        if tail_length:
+            link = bits("link", n_nodes)
+            link_high = packed("link_high", link.count(), link_width)
+            tail = packed("tail", tail_length, tail_width)
+            tail_end = bits("tail_end", tail_length)
+            if not tail_end[tail_length - 1]:
+                raise parts.error("the tail does not end with the end of a chain")
+        else:
+            link, link_high, tail, tail_end = _no_tail()
+        label_high = packed("label_high", n_nodes - link.count(), label_width)
+        tails = parts.file.params.get("tails")
+        if tails is not None and not isinstance(tails, dict):
+            raise parts.error(f"tails must be an object or null, got {tails!r:.50}")
+        layout = _Layout(topology, terminal, slots, label_high, link, link_high, tail, tail_end)
+        levels = (
+            parts.array("level_prefixes", np.int64),
+            parts.array("level_low", np.uint32),
+            parts.array("level_high", np.uint32),
+        )
+        return cls._of(layout, *levels, tails)
+
+    def lane_arrays(self) -> LoudsLanes:
+        """The arrays behind the trie, for the functions of :mod:`succinct.trie.lanes`."""
+        core = self._core
+        return LoudsLanes(
+            topology=core.topology.lane_arrays(),
+            terminal=core.terminal.lane_arrays(),
+            slots=core.slots,
+            label_high=core.label_high.lane_arrays(),
+            link=core.link.lane_arrays(),
+            link_high=core.link_high.lane_arrays(),
+            tail=core.tail.lane_arrays(),
+            tail_length=np.int64(len(core.tail)),
+            tail_end=core.tail_end.lane_arrays(),
+            has_links=np.int64(self.has_tail),
+            n_nodes=np.int64(len(core.terminal)),
+        )
+
+    # ---- key numbers ------------------------------------------------------------------------
+
+    def from_table_ids(self, ids: npt.ArrayLike) -> Any:
+        """Key numbers of this trie from those of the KeyTable that it was built from.
+
+        Without tails they are the same. With tails the conversion is worked out once, in
+        O(n_keys log n_keys) time and 8 bytes a key, and kept.
+        """
+        array = _args.positions(ids, self.n_keys, "key number")
+        if not self.has_tail:
+            return array[()]
+        if self._table_order is None:
+            self._table_order = self._by_table_number()
+        return self._table_order[array][()]
+
+    _table_order: Numbers | None = None
+
+    def _by_table_number(self) -> Numbers:
+        # The table numbers keys by length, then lexicographically, so sort them like that.
+        tokens, offsets = self.key_tokens(np.arange(self.n_keys))
+        order = sort_sequences(tokens, offsets)
+        lengths = np.diff(offsets)[order]
+        return order[np.argsort(lengths, kind="stable")]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The arrays of a trie, and what was learnt of its chains."""
+
+    topology: BitVector
+    terminal: BitVector
+    slots: npt.NDArray[np.uint16]
+    label_high: PackedArray
+    link: BitVector
+    link_high: PackedArray
+    tail: PackedArray
+    tail_end: BitVector
+    alpha: float = 1.0
+    mean_chain: float = 0.0
+
+    @property
+    def nbytes(self) -> int:
+        return self.slots.nbytes + sum(
+            part.nbytes
+            for part in (
+                self.topology,
+                self.terminal,
+                self.label_high,
+                *((self.link, self.link_high, self.tail, self.tail_end) if self.tail else ()),
+            )
+        )
+
+
+def _no_tail() -> tuple[BitVector, PackedArray, PackedArray, BitVector]:
+    none = BitVector.from_indices([], 0)
+    return none, PackedArray([]), PackedArray([]), none
+
+
+def _zero_words(length: int) -> npt.NDArray[np.uint64]:
+    """Words of a bit-vector of zeros, padded as BitVector wants them."""
+    return np.zeros(8 * (length // 512 + 1), np.uint64)
+
+
+def _high_width(largest: int) -> int:
+    """Bits that numbers up to `largest` need beyond 16."""
+    return max(0, largest.bit_length() - 16)
+
+
+def _plain(keys: KeyTable, prefixes: Numbers) -> _Layout:
+    n_nodes = int(prefixes.sum())
+    width = _high_width(keys.vocab_size - 1)
+    topology, terminal = _zero_words(2 * n_nodes + 1), _zero_words(n_nodes)
+    slots = np.zeros(n_nodes, np.uint16)
+    high = np.zeros(words_for(n_nodes, width), np.uint64)
+    _levels.fill_prefixes(keys, prefixes, width, topology, terminal, slots, high)
+    return _Layout(
+        BitVector.from_storage(topology, 2 * n_nodes + 1),
+        BitVector.from_storage(terminal, n_nodes),
+        slots,
+        PackedArray.from_storage(high, n_nodes, width),
+        *_no_tail(),
+    )
+
+
+def _plain_nbytes(n_nodes: int, keys: KeyTable) -> int:
+    """Bytes of the layout without tails."""
+    width = _high_width(keys.vocab_size - 1)
+    return (
+        BitVector.nbytes_for(2 * n_nodes + 1, n_nodes)
+        + BitVector.nbytes_for(n_nodes, keys.n_keys)
+        + 2 * n_nodes
+        + 8 * words_for(n_nodes, width)
+    )
+
+
+def _folded(keys: KeyTable, n_prefixes: int) -> _Layout:
+    ends = _levels.chain_ends(keys, n_prefixes, MAX_CHAIN)
+    n_nodes = len(ends) + 1
+    topology, terminal = _zero_words(2 * n_nodes + 1), _zero_words(n_nodes)
+    origin, span = np.zeros(n_nodes, np.int64), np.zeros(n_nodes, np.uint32)
+    _levels.fill_chains(keys, ends, topology, terminal, origin, span)
+    del ends
+
+    is_link = span > 1
+    backwards, offsets = _levels.gather_chains(keys, origin[is_link], span[is_link], True)
+    links, tail, last = _levels.merge_suffixes(
+        backwards, offsets, sort_sequences(backwards, offsets)
+    )
+    alpha = len(tail) / len(backwards) if len(backwards) else 1.0
+    mean_chain = len(backwards) / len(links) if len(links) else 0.0
+    del backwards
+
+    link = BitVector.from_bools(is_link) if len(links) else BitVector.from_indices([], 0)
+    label_width = _high_width(keys.vocab_size - 1)
+    link_width = _high_width(len(tail) - 1) if len(tail) else 0
+    slots = np.zeros(n_nodes, np.uint16)
+    label_high = np.zeros(words_for(n_nodes - len(links), label_width), np.uint64)
+    link_high = np.zeros(words_for(len(links), link_width), np.uint64)
+    _levels.fill_slots(
+        keys, origin, span, links, label_width, link_width, slots, label_high, link_high
+    )
+    return _Layout(
+        BitVector.from_storage(topology, 2 * n_nodes + 1),
+        BitVector.from_storage(terminal, n_nodes),
+        slots,
+        PackedArray.from_storage(label_high, n_nodes - len(links), label_width),
+        link,
+        PackedArray.from_storage(link_high, len(links), link_width),
+        PackedArray(tail),
+        BitVector.from_indices(last, len(tail)),
+        alpha,
+        mean_chain,
+    )
