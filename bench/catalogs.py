@@ -13,9 +13,7 @@ import numpy.typing as npt
 
 from succinct import KeyTable
 
-DATA = Path(
-    os.environ.get("SUCCINCT_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
-)
+DATA = Path(os.environ.get("SHARED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 _SIDS = (
     "minionerec_industrial",
     "minionerec_office",
@@ -66,7 +64,7 @@ def semantic_ids(n: int, seed: int = 1) -> npt.NDArray[np.uint16]:
 
     Level l uses the codes [2048 l, 2048 (l + 1)). Given its prefix, a code follows Zipf's law with
     exponent 0.9 over an order of the codes that is particular to the prefix, as the residual codes
-    of real catalogs do: some continuations are frequent, and which ones depends on what came before.
+    of real catalogs do: some continuations are frequent; which ones depends on what came before.
     """
     rng = np.random.default_rng(seed)
     cumulative = np.cumsum(np.arange(1, _CODES + 1, dtype=np.float64) ** -_SKEW)

@@ -30,6 +30,7 @@ napoleon_use_keyword = False
 
 # Names of Python and numpy are not looked up, so that the build needs no network.
 nitpick_ignore_regex = [
-    ("py:.*", r"(builtins\.)?(%s)" % "|".join(dir(builtins))),
+    ("py:class", r"[^.]*"),  # words of a type in prose: "ndarray of uint8, shape [T]"
+    ("py:.*", rf"(builtins\.)?({'|'.join(dir(builtins))})"),
     ("py:.*", r"(numpy|np|npt|pathlib|collections|typing)\..*"),
 ]

@@ -1,6 +1,7 @@
 """Succinct indexes over token sequences, and beam search constrained by them."""
 
 from succinct.bits import BitVector, EliasFano, PackedArray
+from succinct.decode import BeamResult, QueryResult, beam_search
 from succinct.errors import FormatError
 from succinct.index import DEAD, load, verify
 from succinct.keys import ItemMap, KeyTable
@@ -8,6 +9,7 @@ from succinct.trie import LoudsTrie
 
 __all__ = [
     "DEAD",
+    "BeamResult",
     "BitVector",
     "EliasFano",
     "FormatError",
@@ -15,6 +17,8 @@ __all__ = [
     "KeyTable",
     "LoudsTrie",
     "PackedArray",
+    "QueryResult",
+    "beam_search",
     "load",
     "verify",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 MAX_TOKEN = 2**32 - 2
 
 
-def integers(x: Any, what: str) -> npt.NDArray[Any]:
+def integers(x: Any, what: str, error: type[Exception] = ValueError) -> npt.NDArray[Any]:
     """An array of any integer dtype from an array-like; nothing is converted silently.
 
     Raises
@@ -18,24 +19,30 @@ def integers(x: Any, what: str) -> npt.NDArray[Any]:
     TypeError
         If the elements are not integers (booleans and floats are none).
     ValueError
-        If an element does not fit into 64 bits, or a nested list is ragged.
+        If a nested list is ragged.
+    error
+        If an element does not fit into 64 bits.
     """
     try:
         array = np.asarray(x)
-    except (ValueError, OverflowError) as error:
-        raise ValueError(f"{what} must be a regular array of integers: {error}") from None
+    except (ValueError, OverflowError) as cause:
+        raise ValueError(f"{what} must be a regular array of integers: {cause}") from None
     if array.dtype.kind in "iu":
         return array
     if not isinstance(x, np.ndarray):
         if array.size == 0:
             return array.astype(np.int64)
-        # A list that mixes small and large integers comes out as floats or objects.
+        # A list that mixes small and large integers comes out as floats or objects; so do
+        # objects that are integers by __index__.
         exact = np.asarray(x, dtype=np.object_)
-        if all(isinstance(v, (int, np.integer)) for v in exact.flat):
-            outside = [i for i, v in enumerate(exact.flat) if not 0 <= v < 2**64]
+        values: list[Any] = exact.reshape(-1).tolist()
+        if all(hasattr(v, "__index__") and not isinstance(v, (bool, np.bool_)) for v in values):
+            exact = np.array([operator.index(v) for v in values], np.object_).reshape(exact.shape)
+            values = exact.reshape(-1).tolist()
+            outside = [i for i, v in enumerate(values) if not 0 <= v < 2**64]
             if outside:
-                raise ValueError(
-                    f"{what}{place(exact, outside[0])} = {exact.flat[outside[0]]} is out of range"
+                raise error(
+                    f"{what}{place(exact, outside[0])} = {values[outside[0]]} is out of range"
                 )
             return exact.astype(np.uint64)
     raise TypeError(f"{what} must be integers, got {describe(x, array)}")
@@ -73,9 +80,39 @@ def positions(x: Any, limit: int, what: str = "position") -> npt.NDArray[np.int6
     IndexError
         If one is out of range; the message names its place.
     """
-    array = integers(x, what)
+    array = integers(x, what, IndexError)
     _in_range(array, 0, limit - 1, what, IndexError)
     return np.ascontiguousarray(array, dtype=np.int64).reshape(array.shape)
+
+
+def plain_positions(x: Any, limit: int, what: str = "position") -> npt.NDArray[np.int64]:
+    """As `positions`, but what is int64 and contiguous already is left to be checked in use."""
+    if type(x) is np.ndarray and x.dtype == np.int64 and x.flags.c_contiguous:
+        return x
+    return positions(x, limit, what)
+
+
+def checked_out(out: Any, like: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """An array to write results to, if it is one for queries like `like`.
+
+    Raises
+    ------
+    ValueError
+        If type, shape or memory layout are not those needed.
+    """
+    dtype = np.dtype(dtype)
+    if (
+        not isinstance(out, np.ndarray)
+        or out.dtype != dtype
+        or out.shape != like.shape
+        or not out.flags.c_contiguous
+        or not out.flags.writeable
+    ):
+        got = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else repr(out)
+        raise ValueError(
+            f"out must be a writable C-contiguous {dtype} array of shape {like.shape}, got {got}"
+        )
+    return out
 
 
 def values64(x: Any, what: str = "value") -> npt.NDArray[np.uint64]:

@@ -8,12 +8,13 @@ not stored but rebuilt at load: nothing in a file can make a rank lie.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import secrets
 import stat
-import tempfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from succinct.errors import FormatError
 FORMAT = "succinct-tries"
 VERSION = 1
 
-_DTYPES = {
+_DTYPES: dict[str, np.dtype[Any]] = {
     "U8": np.dtype("u1"),
     "U16": np.dtype("<u2"),
     "U32": np.dtype("<u4"),
@@ -57,8 +58,8 @@ class IndexFile:
 
 
 def _chunks(array: Array) -> list[memoryview]:
-    data = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
-    return [data[i : i + _CHUNK] for i in range(0, len(data), _CHUNK)]
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return [data[i : i + _CHUNK].data for i in range(0, len(data), _CHUNK)]
 
 
 def _crc32(array: Array) -> str:
@@ -68,9 +69,7 @@ def _crc32(array: Array) -> str:
     return f"{crc:08x}"
 
 
-def write(
-    path: StrPath, kind: str, params: Mapping[str, Any], arrays: Mapping[str, Array]
-) -> None:
+def write(path: StrPath, kind: str, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     """Write an index file: a temporary file beside the target, fsync, rename.
 
     Raises
@@ -113,47 +112,56 @@ class _replacing:
     """A binary file that takes the place of `path` when the block ends well, and only then."""
 
     def __init__(self, path: Path) -> None:
+        path = Path(os.path.realpath(path))  # through a link, to the file that it names
         if path.is_dir():
             raise IsADirectoryError(f"expected a file to write, got a directory: {path}")
+        if path.exists() and not path.is_file():
+            raise OSError(f"expected a file to write, got a device or the like: {path}")
         self.path = path
 
     def __enter__(self) -> Any:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{self.path.name}.", suffix=".tmp", dir=self.path.parent
-        )
-        self.temporary = Path(name)
-        self.file = os.fdopen(handle, "wb")
+        # A short name, since that of the target may be as long as names can be.
+        self.temporary = self.path.with_name(f".{secrets.token_hex(8)}.succinct.tmp")
+        try:
+            self.file = open(self.temporary, "xb")
+        except OSError as error:
+            raise self._named(error) from None
+        if self.path.exists():  # before the content, which not everybody may read
+            os.fchmod(self.file.fileno(), stat.S_IMODE(self.path.stat().st_mode))
         return self.file
 
-    def __exit__(self, kind: Any, *_: Any) -> None:
+    def __exit__(self, kind: Any, error: Any, _: Any) -> None:
         try:
+            try:
+                if kind is None:
+                    self.file.flush()
+                    os.fsync(self.file.fileno())
+            finally:
+                self.file.close()  # may fail where writing has failed
             if kind is None:
-                self.file.flush()
-                os.fchmod(self.file.fileno(), self._mode())
-                os.fsync(self.file.fileno())
-                self.file.close()
                 os.replace(self.temporary, self.path)
-                _sync_directory(self.path.parent)
+        except OSError as failure:
+            raise self._named(failure) from None
         finally:
-            self.file.close()
             self.temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise self._named(error) from None
+        if kind is None:
+            _sync_directory(self.path.parent)
 
-    def _mode(self) -> int:
-        """The mode of the file that is replaced, or what the umask allows for a new one."""
-        try:
-            return stat.S_IMODE(self.path.stat().st_mode)
-        except OSError:
-            umask = os.umask(0)
-            os.umask(umask)
-            return 0o666 & ~umask
+    def _named(self, error: OSError) -> OSError:
+        """The error with the path of the target, which the caller knows."""
+        return OSError(error.errno, error.strerror, str(self.path))
 
 
 def _sync_directory(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    """Make the renaming last; the file is complete either way, so a failure is none of saving."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def read(path: StrPath, mmap: bool = True) -> IndexFile:
@@ -169,8 +177,9 @@ def read(path: StrPath, mmap: bool = True) -> IndexFile:
     """
     path = Path(path)
     size = path.stat().st_size
-    if path.is_dir():
-        raise IsADirectoryError(f"expected an index file, got a directory: {path}")
+    if not path.is_file():
+        kind = "a directory" if path.is_dir() else "no regular file"
+        raise OSError(f"expected an index file, got {kind}: {path}")
     try:
         # The safetensors library checks the header: ranges, overlaps, sizes against the file.
         with safe_open(path, framework="numpy") as opened:
@@ -193,7 +202,13 @@ def read(path: StrPath, mmap: bool = True) -> IndexFile:
         )
     params = _json_object(path, metadata, "params")
     checksums = _json_object(path, metadata, "checksums")
-    arrays = _arrays(path, size, mmap)
+    try:
+        arrays = _arrays(path, size, mmap)
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        # What the safetensors library lets pass: absurd dimensions, numbers and the like.
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(f"{path}: its header makes no sense ({error!r:.200})") from None
     if set(checksums) != set(arrays):
         raise FormatError(f"{path}: the checksums name other arrays than the file has")
     return IndexFile(path, metadata.get("kind", ""), params, arrays, checksums)
@@ -256,6 +271,20 @@ class Parts:
         value = self.file.params.get(name)
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise self.error(f"{name} must be an integer in {low}..{high}, got {value!r:.50}")
+        return value
+
+    def numbers(self, name: str, keys: Collection[str]) -> dict[str, float] | None:
+        """An object of the params with these keys and a finite number for each, or null."""
+        value = self.file.params.get(name)
+        if value is not None and not (
+            isinstance(value, dict)
+            and value.keys() == set(keys)
+            and all(type(v) in (int, float) and abs(v) < 2**63 for v in value.values())
+        ):
+            raise self.error(
+                f"{name} must be null or an object with a number for each of "
+                f"{', '.join(sorted(keys))}, got {value!r:.50}"
+            )
         return value
 
     def array(self, name: str, dtype: npt.DTypeLike, length: int | None = None) -> Array:

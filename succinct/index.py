@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
@@ -44,7 +45,7 @@ class Index:
 
     _core: Any  # the compiled part, with the same methods on checked arrays
     items: ItemMap | None
-    lanes: ClassVar[types.ModuleType]
+    lanes: ClassVar[types.ModuleType]  # the scalar functions that engines compile
 
     def __init_subclass__(cls) -> None:
         _KINDS[cls.__name__] = cls
@@ -130,9 +131,13 @@ class Index:
         return int(self._prefixes[step + 1]) / (int(self._prefixes[step]) * (high - low))
 
     def _step(self, step: int) -> int:
+        try:
+            step = operator.index(step)
+        except TypeError:
+            raise TypeError(f"step must be an integer, got {step!r}") from None
         if not 0 <= step < self.max_length:
             raise IndexError(f"step {step} is out of range (0..{self.max_length - 1})")
-        return int(step)
+        return step
 
     def _parts(self) -> list[tuple[str, int]]:
         """Names and bytes of the parts."""
@@ -196,13 +201,12 @@ class Index:
     def _walk(self, prefix: Sequence[int] | npt.NDArray[Any]) -> int:
         if type(prefix) is tuple or type(prefix) is list:
             return self._core.walk_items(prefix)  # type: ignore[no-any-return]
-        array = _args.tokens(_listed(prefix), "prefix")
-        if array.ndim != 1:
-            raise ValueError(f"expected one sequence of tokens, got shape {array.shape}")
-        return self._core.walk(array)  # type: ignore[no-any-return]
+        return self._core.walk(_sequence(prefix, "prefix"))  # type: ignore[no-any-return]
 
     @overload
-    def advance(self, states: int | np.integer[Any], tokens: int | np.integer[Any]) -> np.uint64: ...
+    def advance(
+        self, states: int | np.integer[Any], tokens: int | np.integer[Any]
+    ) -> np.uint64: ...
     @overload
     def advance(self, states: npt.ArrayLike, tokens: npt.ArrayLike) -> Any: ...
     def advance(self, states: Any, tokens: Any) -> Any:
@@ -269,10 +273,9 @@ class Index:
 
     def __contains__(self, sequence: object) -> bool:
         try:
-            state = self._walk(sequence)  # type: ignore[arg-type]
+            return self._find(sequence) >= 0
         except ValueError:
             return False
-        return bool(self.is_terminal(state))
 
     def key_id(self, sequence: Sequence[int] | npt.NDArray[Any]) -> int:
         """The number of a key.
@@ -282,10 +285,15 @@ class Index:
         KeyError
             If the sequence is not a key.
         """
-        number = self._key_numbers(np.asarray([self._walk(sequence)], np.uint64))[0]
+        number = self._find(sequence)
         if number < 0:
             raise KeyError(tuple(int(t) for t in sequence))
-        return int(number)
+        return number
+
+    def _find(self, sequence: Any) -> int:
+        if type(sequence) is not tuple and type(sequence) is not list:
+            sequence = _sequence(sequence, "sequence")
+        return self._core.find(sequence)  # type: ignore[no-any-return]
 
     def key_ids(
         self, sequences: Iterable[Sequence[int]] | npt.NDArray[Any] | KeyTable
@@ -356,7 +364,7 @@ class Index:
 
     def prefixes(self, sequence: Sequence[int] | npt.NDArray[Any]) -> Iterator[tuple[int, ...]]:
         """The keys that are prefixes of a sequence, itself included; shortest first."""
-        array = _args.tokens(_listed(sequence), "sequence").reshape(-1)
+        array = _sequence(sequence, "sequence")
 
         def found() -> Iterator[tuple[int, ...]]:
             state = self.root
@@ -373,7 +381,7 @@ class Index:
         self, prefix: Sequence[int] | npt.NDArray[Any] = ()
     ) -> Iterator[tuple[int, ...]]:
         """The keys that begin with a prefix, itself included; lexicographic, one by one."""
-        start = _args.tokens(_listed(prefix), "prefix").reshape(-1).tolist()
+        start = _sequence(prefix, "prefix").tolist()
         state = self._core.walk_items(start)
         return self._completions(start, state) if state != DEAD else iter(())
 
@@ -423,6 +431,11 @@ class Index:
         fault: str | None = self._core.fault(prefixes, self._low, self._high)
         if fault is None and not np.array_equal(prefixes, self._prefixes):
             fault = "the counts of prefixes are not those of the structure"
+        if fault is None and self.items is not None:
+            try:
+                self.items.verify()
+            except FormatError as error:
+                fault = str(error)
         return fault
 
     def save(self, path: StrPath, items: ItemMap | None = None) -> None:
@@ -438,6 +451,8 @@ class Index:
             If `items` belongs to another index.
         """
         items = self.items if items is None else items
+        if items is not None and not isinstance(items, ItemMap):
+            raise TypeError(f"items must be an ItemMap, got {type(items).__name__}")
         arrays = {
             **self._arrays(),
             "level_prefixes": self._prefixes,
@@ -496,10 +511,15 @@ def _from_file(file: format.IndexFile) -> Index:
     if file.kind not in _KINDS:
         raise parts.error(f"unknown kind of index {file.kind!r}; known are {', '.join(_KINDS)}")
     prefixes = parts.array("level_prefixes", np.int64)
+    if len(prefixes) < 2:
+        raise parts.error(f"an index has at least one level, got {len(prefixes) - 1}")
     low = parts.array("level_low", np.uint32, len(prefixes) - 1)
     high = parts.array("level_high", np.uint32, len(prefixes) - 1)
-    if len(low) == 0 or prefixes[0] != 1 or (prefixes[1:] <= 0).any() or (low >= high).any():
-        raise parts.error("the counts and ranges of the levels make no sense")
+    # The bound keeps sums of counts within 64 bits.
+    if prefixes[0] != 1 or (prefixes < 1).any() or prefixes.sum(dtype=np.float64) >= 2**62:
+        raise parts.error("the counts of prefixes make no sense")
+    if (low >= high).any():
+        raise parts.error("the ranges of tokens make no sense")
     index = _KINDS[file.kind]._from_parts(parts)
     items = {
         name.removeprefix("items/"): array
@@ -523,6 +543,17 @@ def verify(path: StrPath) -> Index:
         With what is wrong.
     OSError
         If the file cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from succinct import KeyTable, LoudsTrie, verify
+    >>> trie = LoudsTrie.build(KeyTable.from_sequences([(1, 2, 3), (1, 4)]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "catalog.safetensors")
+    ...     trie.save(path)
+    ...     verify(path).n_keys
+    2
     """
     file = format.read(path)
     damaged = file.damaged()
@@ -539,11 +570,22 @@ def _flat(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.ascontiguousarray(array).reshape(-1)
 
 
-def _listed(sequence: Any) -> Any:
-    """A sequence of tokens as numpy takes it; generators and the like become lists."""
+def _sequence(x: Any, what: str) -> Tokens:
+    """One sequence of tokens, from whatever holds one."""
+    array = _args.tokens(_listed(x, what), what)
+    if array.ndim != 1:
+        raise ValueError(f"{what} must be one sequence of tokens, got shape {array.shape}")
+    return array
+
+
+def _listed(sequence: Any, what: str) -> Any:
+    """A sequence as numpy takes it; generators and the like become lists."""
     if isinstance(sequence, (np.ndarray, list, tuple)):
         return sequence
-    return list(sequence)
+    try:
+        return list(sequence)
+    except TypeError:
+        raise TypeError(f"{what} must be a sequence of integers, got {sequence!r:.50}") from None
 
 
 def _ragged(sequences: Any) -> tuple[Tokens, Numbers]:
@@ -551,15 +593,24 @@ def _ragged(sequences: Any) -> tuple[Tokens, Numbers]:
     if isinstance(sequences, KeyTable):
         return np.ascontiguousarray(sequences.tokens, np.uint32), sequences.offsets
     if isinstance(sequences, np.ndarray) and sequences.ndim == 2:
-        rows = _args.tokens(sequences, "rows")
-        return _flat(rows), np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]
-    lists = [_listed(sequence) for sequence in sequences]
+        matrix = _args.tokens(sequences, "rows")
+        return _flat(matrix), np.arange(len(matrix) + 1, dtype=np.int64) * matrix.shape[1]
+    try:
+        rows = iter(sequences)
+    except TypeError:
+        raise TypeError(f"expected sequences of tokens, got {sequences!r:.50}") from None
+    lists = [_listed(sequence, f"sequences[{i}]") for i, sequence in enumerate(rows)]
+    for i, row in enumerate(lists):
+        if isinstance(row, np.ndarray) and row.ndim != 1:
+            raise ValueError(
+                f"sequences[{i}] must be one sequence of tokens, got shape {row.shape}"
+            )
     offsets = np.zeros(len(lists) + 1, np.int64)
     np.cumsum([len(row) for row in lists], out=offsets[1:])
     flat = list(itertools.chain.from_iterable(lists))
     try:
-        return _args.tokens(flat, "tokens"), offsets
+        return _sequence(flat, "tokens"), offsets
     except (TypeError, ValueError):
         for i, row in enumerate(lists):  # find the place
-            _args.tokens(row, f"sequences[{i}]")
+            _sequence(row, f"sequences[{i}]")
         raise

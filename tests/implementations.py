@@ -113,9 +113,14 @@ class LibraryIndex(Plain):
     def result(self, token_ids: Any, logprobs: Any, **options: Any) -> Any:
         from succinct import beam_search
 
-        shape = len(token_ids), len(token_ids[0]), len(token_ids[0][0]) if token_ids[0] else 1
-        tokens = np.array(token_ids, dtype=np.int64).reshape(shape)
-        values = np.array(logprobs, dtype=np.float32).reshape(shape)
+        n_tokens = max((len(step) for query in token_ids for step in query), default=1)
+        shape = len(token_ids), len(token_ids[0]), n_tokens
+        tokens = np.zeros(shape, dtype=np.int64)
+        values = np.full(shape, -np.inf, dtype=np.float32)  # steps of fewer tokens are padded
+        for place in np.ndindex(shape[:2]):
+            step = token_ids[place[0]][place[1]]
+            tokens[*place, : len(step)] = step
+            values[*place, : len(step)] = logprobs[place[0]][place[1]]
         return beam_search(self.raw, tokens, values, **options)
 
     def search(self, token_ids: Any, logprobs: Any, **options: Any) -> list[list[Any]]:

@@ -101,6 +101,15 @@ def test_matrix_equals_sorted_set(rows: list[tuple[int, ...]], limit: int) -> No
             check(KeyTable.from_rows(np.array(sorted(set(rows)))), sorted(set(rows)))
 
 
+@pytest.mark.parametrize("width", [12, 13, 14, 16, 17])
+def test_rows_wider_than_a_word(width: int) -> None:
+    rng = np.random.default_rng(width)
+    rows = rng.integers(0, 1 << width, (300, 5))
+    rows[:, 0] = rng.choice([0, 1, 5, (1 << width) - 1], 300)
+    rows = rows[rng.integers(0, 300, 500)] + 70_000
+    check(KeyTable.from_rows(rows), list(map(tuple, rows.tolist())))
+
+
 @given(rows=st.one_of(ragged(), matrices()))
 def test_sort_sequences(rows: list[tuple[int, ...]]) -> None:
     tokens, offsets = flat(rows)

@@ -21,6 +21,10 @@ cdef extern from "succinct/bits/rank_select.h" nogil:
         uint64_t length
         uint64_t mask
         uint32_t width
+    ctypedef struct elias_fano_t:
+        bitvector_t high
+        packed_t low
+    uint32_t popcount64(uint64_t) noexcept
     int bits_get(const bitvector_t *, uint64_t) noexcept
     uint64_t bits_rank1(const bitvector_t *, uint64_t) noexcept
     uint64_t bits_select1(const bitvector_t *, uint64_t) noexcept
@@ -33,7 +37,31 @@ cdef extern from "succinct/bits/rank_select.h" nogil:
     void packed_put(uint64_t *, uint32_t, uint64_t, uint64_t) noexcept
 
 
-ctypedef uint64_t (*query_t)(const bitvector_t *, uint64_t) noexcept nogil
+cdef extern from "succinct/bits/kernels.h" nogil:
+    ctypedef uint64_t (*bits_query_t)(const bitvector_t *, uint64_t) noexcept
+    ctypedef size_t (*bits_batch_t)(const bitvector_t *, const int64_t *, int64_t *, size_t,
+                                    uint64_t) noexcept
+    ctypedef size_t (*packed_batch_t)(const packed_t *, const int64_t *, uint64_t *,
+                                      size_t) noexcept
+    ctypedef size_t (*ef_batch_t)(const elias_fano_t *, const int64_t *, uint64_t *,
+                                  size_t) noexcept
+    ctypedef uint64_t (*ef_query_t)(const elias_fano_t *, uint64_t) noexcept
+    ctypedef void (*ef_values_t)(const elias_fano_t *, const uint64_t *, uint64_t *,
+                                 size_t) noexcept
+    ctypedef struct bits_kernels_t:
+        int level
+        bits_query_t rank1, rank0, select1, select0
+        bits_batch_t rank1_batch, rank0_batch, select1_batch, select0_batch
+        packed_batch_t packed_batch
+        ef_query_t ef_get, ef_rank
+        ef_batch_t ef_get_batch
+        ef_values_t ef_rank_batch, ef_next_batch
+    const bits_kernels_t *kernels_for(const char *) noexcept
+
+
+cdef extern from "succinct/bits/isa.h" nogil:
+    const char *isa_names[]
+    int isa_level(const char *) noexcept
 
 
 cdef class BitVector:
@@ -44,8 +72,15 @@ cdef class BitVector:
     cdef readonly object samples1
     cdef readonly object samples0
     cdef int _build(self, object words, uint64_t length) except -1
-    cdef object _query(self, query_t query, object i, int64_t limit, str what)
+    cdef object _query(self, bits_query_t query, bits_batch_t batch, object i, object out,
+                       uint64_t limit, str what)
 
+
+# The functions of the instruction set in use.
+cdef const bits_kernels_t *kernels_in_use() noexcept
+
+# The value of an int; 2**64 - 1, which is in no range, for all else and what is negative.
+cdef uint64_t plain_int(object i) noexcept
 
 # A Python or numpy integer; arrays, 0-d ones too, take the slower road.
 cdef bint is_scalar(object x)

@@ -2,12 +2,15 @@
 # cython: embedsignature=True, embedsignature.format=python
 """A bit-vector with rank and select."""
 
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.number cimport PyIndex_Check, PyNumber_AsSsize_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+import os
+
 import numpy as np
 
-from succinct._args import integers, positions
+from succinct._args import checked_out, integers, plain_positions, positions
 from succinct.bits.lanes import BitLanes
 
 
@@ -15,21 +18,85 @@ cdef bint is_scalar(object x):
     return PyIndex_Check(x) and not isinstance(x, np.ndarray)
 
 
-cdef void run(query_t query, const bitvector_t *v, const int64_t[::1] q, int64_t[::1] out) \
-        noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(q.shape[0]):
-        out[i] = <int64_t>query(v, <uint64_t>q[i])
+cdef uint64_t plain_int(object i) noexcept:
+    cdef int overflow = 0
+    cdef int64_t value
+    if not PyLong_CheckExact(i):
+        return <uint64_t>-1
+    value = PyLong_AsLongLongAndOverflow(i, &overflow)
+    return <uint64_t>value if value >= 0 else <uint64_t>-1
 
 
-cdef uint64_t rank0(const bitvector_t *v, uint64_t i) noexcept nogil:
-    return i - bits_rank1(v, i)
+cdef size_t next_zero_batch(const bitvector_t *v, const int64_t *q, int64_t *out, size_t n,
+                            uint64_t limit) noexcept nogil:
+    cdef size_t i = 0
+    while i < n and <uint64_t>q[i] < limit:
+        out[i] = <int64_t>bits_next_zero(v, <uint64_t>q[i])
+        i += 1
+    return i
+
+
+cdef size_t next_one_batch(const bitvector_t *v, const int64_t *q, int64_t *out, size_t n,
+                           uint64_t limit) noexcept nogil:
+    cdef size_t i = 0
+    while i < n and <uint64_t>q[i] < limit:
+        out[i] = <int64_t>bits_next_one(v, <uint64_t>q[i])
+        i += 1
+    return i
+
+
+cdef const bits_kernels_t *kernels = NULL
+
+
+cdef const bits_kernels_t *kernels_in_use() noexcept:
+    return kernels
+
+
+def use_isa(name=None):
+    """Choose the instruction set of rank and select, or the best one that the processor runs.
+
+    Parameters
+    ----------
+    name : {"portable", "x86-64-v3", "avx512"}, optional
+
+    Returns
+    -------
+    str
+        The name of the one in use.
+
+    Raises
+    ------
+    ValueError
+        If the processor does not run it; what was in use stays in use.
+
+    Notes
+    -----
+    Called at import with the environment variable ``SUCCINCT_ISA``. For tests and measurements:
+    the choice holds for the whole process and changes no result.
+    """
+    global kernels
+    cdef bytes wanted = (name or "").encode()
+    cdef const bits_kernels_t *found = kernels_for(<const char *>wanted if wanted else NULL)
+    if found == NULL:
+        runs = [n for n in ("portable", "x86-64-v3", "avx512") if kernels_for(n.encode()) != NULL]
+        raise ValueError(f"instruction set must be one of {', '.join(runs)}, got {name!r}")
+    kernels = found
+    return isa()
+
+
+def isa():
+    """The name of the instruction set in use."""
+    return isa_names[kernels.level].decode()
+
+
+use_isa(os.environ.get("SUCCINCT_ISA"))
 
 
 cdef uint32_t sample_shift(uint64_t count, uint64_t length):
-    """The largest shift with 2^shift <= count * SAMPLE_SPACING / length."""
+    """The smallest shift that puts samples about SAMPLE_SPACING bits apart or farther; 0.9 of it
+    is near enough, so that densities around a power of two do not double the distance."""
     cdef uint32_t shift = 0
-    while length and (2 << shift) * <double>length <= <double>count * SAMPLE_SPACING:
+    while (<double>length) * (1 << shift) < 0.9 * SAMPLE_SPACING * <double>count:
         shift += 1
     return shift
 
@@ -114,6 +181,8 @@ cdef class BitVector:
     def from_bools(bools):
         """A vector from one-dimensional booleans, or integers that are 0 or 1."""
         array = np.asarray(bools)
+        if array.ndim == 0:
+            raise TypeError(f"expected a sequence of bools, got {bools!r}")
         if array.ndim != 1:
             raise ValueError(f"expected one dimension of bools, got shape {array.shape}")
         if array.dtype != np.bool_:
@@ -134,7 +203,7 @@ cdef class BitVector:
     def from_indices(indices, length):
         """A vector of `length` bits of which those at `indices` (any order) are one."""
         length = _length(length)
-        cdef int64_t[::1] at = positions(indices, length, "indices").reshape(-1)
+        cdef const int64_t[::1] at = positions(indices, length, "indices").reshape(-1)
         array = np.zeros(BLOCK_WORDS * (length // 512 + 1), np.uint64)
         cdef uint64_t[::1] words = array
         cdef Py_ssize_t i
@@ -225,8 +294,11 @@ cdef class BitVector:
             return bits_get(&self.v, at) != 0
         if isinstance(i, slice):
             return self.to_bools(i)
-        array = integers(i, "position")
-        array = positions(np.where(array < 0, array + self.v.length, array), self.v.length)
+        array = integers(i, "position", IndexError)
+        if array.dtype.kind == "i":
+            array = array.astype(np.int64)  # a copy, wide enough for the length
+            array[array < 0] += self.v.length
+        array = positions(array, self.v.length)
         out = np.empty(array.size, np.bool_)
         cdef const int64_t[::1] q = array.reshape(-1)
         cdef uint8_t[::1] bits = out.view(np.uint8)
@@ -236,45 +308,76 @@ cdef class BitVector:
                 bits[k] = bits_get(&self.v, q[k])
         return _shaped(out, array)
 
-    cdef object _query(self, query_t query, object i, int64_t limit, str what):
+    cdef object _query(self, bits_query_t query, bits_batch_t batch, object i, object out,
+                       uint64_t limit, str what):
         cdef int64_t at
-        if is_scalar(i):
+        if out is None and is_scalar(i):
             at = PyNumber_AsSsize_t(i, IndexError)
-            if not 0 <= at < limit:
+            if <uint64_t>at >= limit:
                 raise IndexError(f"{what} {i} is out of range (0..{limit - 1})" if limit
                                  else f"{what} {i} is out of range (there is none)")
             return query(&self.v, at)
-        array = positions(i, limit, what)
-        out = np.empty(array.size, np.int64)
+        array = plain_positions(i, limit, what)
+        result = np.empty(array.shape, np.int64) if out is None \
+            else checked_out(out, array, np.int64)
         cdef const int64_t[::1] q = array.reshape(-1)
-        cdef int64_t[::1] o = out
-        with nogil:
-            run(query, &self.v, q, o)
-        return _shaped(out, array)
+        cdef int64_t[::1] o = result.reshape(-1)
+        cdef size_t n = q.shape[0]
+        cdef size_t done = 0
+        if n:
+            with nogil:
+                done = batch(&self.v, &q[0], &o[0], n, limit)
+        if done < n:
+            positions(array, limit, what)  # raises and names the place
+        return result if array.ndim or out is not None else result[()].item()
 
-    def rank1(self, i):
-        """Ones among the first i bits, 0 <= i <= len. O(1)."""
-        return self._query(bits_rank1, i, self.v.length + 1, "position")
+    def rank1(self, i, out=None):
+        """Ones among the first i bits, 0 <= i <= len. O(1).
 
-    def rank0(self, i):
-        """Zeros among the first i bits, 0 <= i <= len. O(1)."""
-        return self._query(rank0, i, self.v.length + 1, "position")
+        Parameters
+        ----------
+        i : int or array_like of integers
+        out : int64 array, optional
+            C-contiguous, of the shape of `i`; it is filled and returned. After an error its
+            contents are undefined.
+        """
+        cdef uint64_t at = plain_int(i)
+        if at < self.v.length + 1 and out is None:
+            return kernels.rank1(&self.v, at)
+        return self._query(kernels.rank1, kernels.rank1_batch, i, out, self.v.length + 1,
+                           "position")
 
-    def select1(self, k):
-        """Position of one number k, counted from 0."""
-        return self._query(bits_select1, k, self.v.ones, "one number")
+    def rank0(self, i, out=None):
+        """Zeros among the first i bits, 0 <= i <= len. O(1). `out` as in :meth:`rank1`."""
+        cdef uint64_t at = plain_int(i)
+        if at < self.v.length + 1 and out is None:
+            return kernels.rank0(&self.v, at)
+        return self._query(kernels.rank0, kernels.rank0_batch, i, out, self.v.length + 1,
+                           "position")
 
-    def select0(self, k):
-        """Position of zero number k, counted from 0."""
-        return self._query(bits_select0, k, self.v.length - self.v.ones, "zero number")
+    def select1(self, k, out=None):
+        """Position of one number k, counted from 0. `out` as in :meth:`rank1`."""
+        cdef uint64_t at = plain_int(k)
+        if at < self.v.ones and out is None:
+            return kernels.select1(&self.v, at)
+        return self._query(kernels.select1, kernels.select1_batch, k, out, self.v.ones,
+                           "one number")
 
-    def next_zero(self, i):
-        """The first position >= i whose bit is zero, or len if there is none."""
-        return self._query(bits_next_zero, i, self.v.length + 1, "position")
+    def select0(self, k, out=None):
+        """Position of zero number k, counted from 0. `out` as in :meth:`rank1`."""
+        cdef uint64_t at = plain_int(k)
+        if at < self.v.length - self.v.ones and out is None:
+            return kernels.select0(&self.v, at)
+        return self._query(kernels.select0, kernels.select0_batch, k, out,
+                           self.v.length - self.v.ones, "zero number")
 
-    def next_one(self, i):
-        """The first position >= i whose bit is one, or len if there is none."""
-        return self._query(bits_next_one, i, self.v.length + 1, "position")
+    def next_zero(self, i, out=None):
+        """The first position >= i whose bit is zero, or len. `out` as in :meth:`rank1`."""
+        return self._query(bits_next_zero, next_zero_batch, i, out, self.v.length + 1, "position")
+
+    def next_one(self, i, out=None):
+        """The first position >= i whose bit is one, or len. `out` as in :meth:`rank1`."""
+        return self._query(bits_next_one, next_one_batch, i, out, self.v.length + 1, "position")
 
     def to_bools(self, at=slice(None)):
         """The bits, or a slice of them, as a bool array."""

@@ -2,45 +2,20 @@
 # cython: embedsignature=True, embedsignature.format=python
 """Sorted integers in quasi-succinct space."""
 
-from cpython.number cimport PyNumber_AsSsize_t
 from libc.stdint cimport int64_t, uint64_t
 
 from succinct.bits.bitvector cimport (
-    BitVector, bits_select0, bits_select1, bitvector_t, is_scalar, packed_get, packed_t,
+    BitVector, bits_kernels_t, is_scalar, kernels_in_use, plain_int,
 )
 from succinct.bits.packed cimport PackedArray
 
+import operator
+
 import numpy as np
 
-from succinct._args import positions, values64
+from succinct._args import checked_out, plain_positions, positions, values64
 
 NONE = 2**64 - 1
-
-
-cdef inline uint64_t ef_get(const bitvector_t *high, const packed_t *low, uint64_t i) \
-        noexcept nogil:
-    return ((bits_select1(high, i) - i) << low.width) | packed_get(low, i)
-
-
-cdef inline uint64_t ef_rank(const bitvector_t *high, const packed_t *low, uint64_t x) \
-        noexcept nogil:
-    """Values smaller than x: those of lower buckets, then a binary search in the bucket of x."""
-    cdef uint64_t n = low.length
-    cdef uint64_t bucket = x >> low.width
-    cdef uint64_t buckets = high.length - high.ones
-    cdef uint64_t begin, end, mid, rest
-    if bucket >= buckets:
-        return n
-    begin = bits_select0(high, bucket - 1) - (bucket - 1) if bucket else 0
-    end = bits_select0(high, bucket) - bucket
-    rest = x & low.mask
-    while begin < end:
-        mid = (begin + end) >> 1
-        if packed_get(low, mid) < rest:
-            begin = mid + 1
-        else:
-            end = mid
-    return begin
 
 
 cdef class EliasFano:
@@ -93,6 +68,7 @@ cdef class EliasFano:
         self.low = PackedArray(array & np.uint64((1 << width) - 1), width)
         at = (array >> np.uint64(width)) + np.arange(n, dtype=np.uint64)
         self.high = BitVector.from_indices(at, n + (top >> width) + 1 if n else 0)
+        self.e.high, self.e.low = self.high.v, self.low.p
 
     def __len__(self):
         return len(self.low)
@@ -103,56 +79,72 @@ cdef class EliasFano:
         return self.high.nbytes + self.low.nbytes
 
     def __getitem__(self, i):
-        cdef int64_t at, n = len(self.low)
-        if is_scalar(i):
-            at = PyNumber_AsSsize_t(i, IndexError)
-            if at < 0:
-                at += n
-            if not 0 <= at < n:
-                raise IndexError(f"position {i} is out of range for {n} values")
-            return ef_get(&self.high.v, &self.low.p, at)
-        if isinstance(i, slice):
-            i = np.arange(*i.indices(n))
-        array = positions(i, n)
-        out = np.empty(array.size, np.uint64)
-        cdef const int64_t[::1] q = array.reshape(-1)
-        cdef uint64_t[::1] o = out
-        cdef Py_ssize_t k
-        with nogil:
-            for k in range(q.shape[0]):
-                o[k] = ef_get(&self.high.v, &self.low.p, q[k])
-        return out.reshape(array.shape) if array.ndim else out[0].item()
+        return self.access(i)
 
-    def access(self, i):
-        """Value i: the same as ``self[i]``."""
-        return self[i]
+    def access(self, i, out=None):
+        """Value i, or the values at an array of positions; negative integers count back.
+
+        Parameters
+        ----------
+        i : int, slice or array_like of integers
+        out : uint64 array, optional
+            C-contiguous, of the shape of `i`; it is filled and returned. After an error its
+            contents are undefined.
+        """
+        cdef const bits_kernels_t *kernels = kernels_in_use()
+        cdef uint64_t place = plain_int(i)
+        if place < self.e.low.length and out is None:
+            return kernels.ef_get(&self.e, place)
+        if is_scalar(i) and out is None:
+            at = operator.index(i)
+            if at < 0:
+                at += len(self)
+            if not 0 <= at < len(self):
+                raise IndexError(f"position {i} is out of range for {len(self)} values")
+            return kernels.ef_get(&self.e, at)
+        if isinstance(i, slice):
+            i = np.arange(*i.indices(len(self)))
+        array = plain_positions(i, self.e.low.length)
+        result = np.empty(array.shape, np.uint64) if out is None \
+            else checked_out(out, array, np.uint64)
+        cdef const int64_t[::1] q = array.reshape(-1)
+        cdef uint64_t[::1] o = result.reshape(-1)
+        cdef size_t n = q.shape[0]
+        cdef size_t done = 0
+        if n:
+            with nogil:
+                done = kernels.ef_get_batch(&self.e, &q[0], &o[0], n)
+        if done < n:
+            positions(array, self.e.low.length)  # raises and names the place
+        return result if array.ndim or out is not None else result[()].item()
 
     def rank(self, x):
         """How many values are smaller than x (an integer or an array of them)."""
         array = values64(x, "x")
-        out = np.empty(array.size, np.int64)
+        out = np.empty(array.shape, np.int64)
         cdef const uint64_t[::1] q = array.reshape(-1)
-        cdef int64_t[::1] o = out
-        cdef Py_ssize_t k
-        with nogil:
-            for k in range(q.shape[0]):
-                o[k] = <int64_t>ef_rank(&self.high.v, &self.low.p, q[k])
-        return out.reshape(array.shape) if array.ndim else out[0].item()
+        cdef uint64_t[::1] o = out.view(np.uint64).reshape(-1)
+        cdef const bits_kernels_t *kernels = kernels_in_use()
+        if q.shape[0]:
+            with nogil:
+                kernels.ef_rank_batch(&self.e, &q[0], &o[0], q.shape[0])
+        return out if array.ndim else out[()].item()
 
-    def next_geq(self, x):
-        """The smallest value >= x (an integer or an array); 2**64 - 1 where there is none."""
+    def next_geq(self, x, out=None):
+        """The smallest value >= x (an integer or an array); 2**64 - 1 where there is none.
+
+        `out` as in :meth:`access`.
+        """
         array = values64(x, "x")
-        out = np.empty(array.size, np.uint64)
+        result = np.empty(array.shape, np.uint64) if out is None \
+            else checked_out(out, array, np.uint64)
         cdef const uint64_t[::1] q = array.reshape(-1)
-        cdef uint64_t[::1] o = out
-        cdef uint64_t i
-        cdef Py_ssize_t k
-        with nogil:
-            for k in range(q.shape[0]):
-                i = ef_rank(&self.high.v, &self.low.p, q[k])
-                o[k] = ef_get(&self.high.v, &self.low.p, i) if i < self.low.p.length \
-                    else <uint64_t>-1
-        return out.reshape(array.shape) if array.ndim else out[0].item()
+        cdef uint64_t[::1] o = result.reshape(-1)
+        cdef const bits_kernels_t *kernels = kernels_in_use()
+        if q.shape[0]:
+            with nogil:
+                kernels.ef_next_batch(&self.e, &q[0], &o[0], q.shape[0])
+        return result if array.ndim or out is not None else result[()].item()
 
     def __repr__(self):
         return f"EliasFano({len(self)} values, {8 * self.nbytes / max(1, len(self)):.2f} bits each)"

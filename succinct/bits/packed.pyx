@@ -2,14 +2,18 @@
 # cython: embedsignature=True, embedsignature.format=python
 """Integers of a fixed number of bits."""
 
-from cpython.number cimport PyNumber_AsSsize_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from succinct.bits.bitvector cimport is_scalar, packed_get, packed_put
+from succinct.bits.bitvector cimport (
+    bits_kernels_t, is_scalar, kernels_in_use, packed_get, packed_put, plain_int,
+)
+
+import operator
 
 import numpy as np
 
-from succinct._args import positions, values64
+from succinct._args import checked_out, plain_positions, values64
+from succinct._args import positions as all_positions
 from succinct.bits.lanes import PackedLanes
 
 
@@ -116,25 +120,44 @@ cdef class PackedArray:
         return self.p.length
 
     def __getitem__(self, i):
-        cdef int64_t at
+        cdef uint64_t place = plain_int(i)
+        if place < self.p.length:
+            return packed_get(&self.p, place)
         if is_scalar(i):
-            at = PyNumber_AsSsize_t(i, IndexError)
+            at = operator.index(i)
             if at < 0:
-                at += self.p.length
-            if not 0 <= at < <int64_t>self.p.length:
-                raise IndexError(f"position {i} is out of range for {self.p.length} values")
+                at += len(self)
+            if not 0 <= at < len(self):
+                raise IndexError(f"position {i} is out of range for {len(self)} values")
             return packed_get(&self.p, at)
         if isinstance(i, slice):
-            i = np.arange(*i.indices(self.p.length))
-        array = positions(i, self.p.length)
-        out = np.empty(array.size, np.uint64)
+            i = np.arange(*i.indices(len(self)))
+        return self.get(i)
+
+    def get(self, positions, out=None):
+        """The values at an array of positions, none of them negative.
+
+        Parameters
+        ----------
+        positions : array_like of integers
+        out : uint64 array, optional
+            C-contiguous, of the shape of `positions`; it is filled and returned. After an error
+            its contents are undefined.
+        """
+        array = plain_positions(positions, self.p.length)
+        result = np.empty(array.shape, np.uint64) if out is None \
+            else checked_out(out, array, np.uint64)
         cdef const int64_t[::1] q = array.reshape(-1)
-        cdef uint64_t[::1] o = out
-        cdef Py_ssize_t k
-        with nogil:
-            for k in range(q.shape[0]):
-                o[k] = packed_get(&self.p, q[k])
-        return out.reshape(array.shape) if array.ndim else out[0].item()
+        cdef uint64_t[::1] o = result.reshape(-1)
+        cdef const bits_kernels_t *kernels = kernels_in_use()
+        cdef size_t n = q.shape[0]
+        cdef size_t done = 0
+        if n:
+            with nogil:
+                done = kernels.packed_batch(&self.p, &q[0], &o[0], n)
+        if done < n:
+            all_positions(array, self.p.length)  # raises and names the place
+        return result if array.ndim or out is not None else result[()].item()
 
     def lane_arrays(self):
         """The arrays behind the values, for functions that numba compiles."""

@@ -2,14 +2,14 @@
  *
  * Bit i of a vector is bit i % 64 of words[i / 64].  The words fill whole blocks of 512 bits, and
  * there is always a block that holds position `length`; bits from `length` on are zero.  The
- * directory costs 32 bits a block (6.25 %), the select samples at most 0.8 % each:
+ * directory costs 32 bits a block (6.25 %), the select samples at most 0.9 % each:
  *
  *   supers[s]    ones before superblock s, of 2^23 blocks = 2^32 bits
  *   blocks[b]    ones before block b, counted from the start of its superblock
  *   samples1[j]  block that holds one number j << shift1; a last entry names the last block
  *   samples0[j]  the same for zeros, with shift0
  *
- * A sample every 2^shift ones is about one every 4096 bits whatever the density, so that select
+ * A sample every 2^shift ones is one every 4096 to 8192 bits whatever the density, so that select
  * looks at a handful of blocks in sparse vectors too.
  *
  * Preconditions are the caller's: positions and numbers are in range.
@@ -71,35 +71,47 @@ static inline uint64_t bits_rank1(const bitvector_t *v, uint64_t i) {
     return r + popcount64(p[k] & ((1ull << (i & 63)) - 1));
 }
 
-/* Position of one number k, 0 <= k < ones. */
-static inline uint64_t bits_select1(const bitvector_t *v, uint64_t k) {
+/* Zeros before block b. */
+static inline uint64_t bits_zeros_before(const bitvector_t *v, uint64_t b) {
+    return (b << BLOCK_SHIFT) - bits_before(v, b);
+}
+
+/* The block of one number k: the last one between two samples with at most k ones before it. */
+static inline uint64_t bits_block_of_one(const bitvector_t *v, uint64_t k) {
     uint64_t lo = v->samples1[k >> v->shift1], hi = v->samples1[(k >> v->shift1) + 1];
     while (hi - lo > 8) {
         uint64_t mid = (lo + hi + 1) >> 1;
         if (bits_before(v, mid) <= k) lo = mid; else hi = mid - 1;
     }
     while (lo < hi && bits_before(v, lo + 1) <= k) lo++;
-    uint64_t rest = k - bits_before(v, lo), at = lo * BLOCK_WORDS, here;
-    while (rest >= (here = popcount64(v->words[at]))) { rest -= here; at++; }
-    return (at << 6) + select64(v->words[at], (uint32_t)rest);
+    return lo;
 }
 
-/* Zeros before block b. */
-static inline uint64_t bits_zeros_before(const bitvector_t *v, uint64_t b) {
-    return (b << BLOCK_SHIFT) - bits_before(v, b);
-}
-
-/* Position of zero number k, 0 <= k < length - ones. */
-static inline uint64_t bits_select0(const bitvector_t *v, uint64_t k) {
+/* The block of zero number k. */
+static inline uint64_t bits_block_of_zero(const bitvector_t *v, uint64_t k) {
     uint64_t lo = v->samples0[k >> v->shift0], hi = v->samples0[(k >> v->shift0) + 1];
     while (hi - lo > 8) {
         uint64_t mid = (lo + hi + 1) >> 1;
         if (bits_zeros_before(v, mid) <= k) lo = mid; else hi = mid - 1;
     }
     while (lo < hi && bits_zeros_before(v, lo + 1) <= k) lo++;
-    uint64_t rest = k - bits_zeros_before(v, lo), at = lo * BLOCK_WORDS, here;
-    while (rest >= (here = 64 - popcount64(v->words[at]))) { rest -= here; at++; }
-    return (at << 6) + select64(~v->words[at], (uint32_t)rest);
+    return lo;
+}
+
+/* Position of one number k, 0 <= k < ones. */
+static inline uint64_t bits_select1(const bitvector_t *v, uint64_t k) {
+    uint64_t block = bits_block_of_one(v, k), at = block * BLOCK_WORDS, here;
+    k -= bits_before(v, block);
+    while (k >= (here = popcount64(v->words[at]))) { k -= here; at++; }
+    return (at << 6) + select64(v->words[at], (uint32_t)k);
+}
+
+/* Position of zero number k, 0 <= k < length - ones. */
+static inline uint64_t bits_select0(const bitvector_t *v, uint64_t k) {
+    uint64_t block = bits_block_of_zero(v, k), at = block * BLOCK_WORDS, here;
+    k -= bits_zeros_before(v, block);
+    while (k >= (here = 64 - popcount64(v->words[at]))) { k -= here; at++; }
+    return (at << 6) + select64(~v->words[at], (uint32_t)k);
 }
 
 /* Smallest j >= i with bit j zero, or length; 0 <= i <= length. */
@@ -158,6 +170,7 @@ typedef struct {
     uint32_t width; /* 0..64 */
 } packed_t;
 
+/* Value i, i < length. */
 static inline uint64_t packed_get(const packed_t *p, uint64_t i) {
     if (p->width == 0) return 0; /* there may be one word only */
     uint64_t at = i * p->width, shift = at & 63;
@@ -172,5 +185,12 @@ static inline void packed_put(uint64_t *words, uint32_t width, uint64_t i, uint6
     words[at >> 6] |= value << shift;
     if (shift + width > 64) words[(at >> 6) + 1] |= value >> (64 - shift);
 }
+
+/* ---- Elias-Fano: value i is (select1(high, i) - i) << low.width | low[i] ---------------------- */
+
+typedef struct {
+    bitvector_t high;
+    packed_t low;
+} elias_fano_t;
 
 #endif

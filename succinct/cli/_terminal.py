@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -26,7 +27,7 @@ def print_json(document: object) -> None:
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows in columns, numbers to the right."""
     body = [list(row) for row in rows]
-    cells = [list(header), *([_cell(value) for value in row] for row in body)]
+    cells = [list(header), *([cell(value) for value in row] for row in body)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
     numeric = [
         all(isinstance(row[column], int | float | None) for row in body)
@@ -34,13 +35,14 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     ]
     for line in cells:
         columns = (
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, numeric, strict=True)
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(line, widths, numeric, strict=True)
         )
         print("  ".join(columns).rstrip())
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """A value as a table shows it."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -64,6 +66,7 @@ def stages(total: int) -> Iterator[Any]:
         file=sys.stderr,
         bar_format="{desc:<10} {bar} {n_fmt}/{total_fmt} [{elapsed}]",
         leave=False,
+        **_size(),
     )
     started = 0
     over = threading.Event()
@@ -95,9 +98,21 @@ def stages(total: int) -> Iterator[Any]:
 def progress(items: Iterable[T], total: int, what: str) -> Iterable[T]:
     """Iterate with a progress bar on the standard error if that is a terminal."""
     bar: Iterable[T] = tqdm(
-        items, total=total, desc=what, file=sys.stderr, disable=not sys.stderr.isatty(), leave=False
+        items,
+        total=total,
+        desc=what,
+        disable=not sys.stderr.isatty(),
+        file=sys.stderr,
+        leave=False,
+        **_size(),
     )
     return bar
+
+
+def _size() -> dict[str, int]:
+    # Terminals that do not know their size say 0 by 0, and tqdm would then draw nothing.
+    columns, lines = shutil.get_terminal_size()
+    return {"ncols": min(100, columns), "nrows": lines}
 
 
 def check_writable(path: Path) -> None:

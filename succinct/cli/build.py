@@ -6,6 +6,7 @@ import argparse
 import re
 import time
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from succinct.keys import ItemMap, KeyTable
 from succinct.trie import LoudsTrie
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_TAILS: dict[str, bool | Literal["auto"]] = {"auto": "auto", "yes": True, "no": False}
 _SUFFIXES = (".txt", ".tsv", ".csv", ".npy", ".parquet", ".gz", ".xz")
 
 _FORMATS = """
@@ -50,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kind", choices=["louds"], default="louds", help="the kind of index")
     parser.add_argument(
         "--tail",
-        choices=["auto", "yes", "no"],
+        choices=list(_TAILS),
         default="auto",
         help="fold single-child chains into a tail buffer; auto does if it saves bytes",
     )
@@ -85,9 +87,9 @@ def run(args: argparse.Namespace) -> int:
         begin("reading")
         keys = _read(args)
         begin("building")
-        tail: bool | str = {"auto": "auto", "yes": True, "no": False}[args.tail]
-        index = LoudsTrie.build(keys, tail=tail)
-        items = ItemMap(index, keys.key_ids, keys.item_names) if args.items else None
+        index = LoudsTrie.build(keys, tail=_TAILS[args.tail])
+        names = keys.item_names
+        items = None if names is None else ItemMap(index, keys.key_ids, names)
         begin("saving")
         index.save(output, items=items)
     seconds = time.perf_counter() - start

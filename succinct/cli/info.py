@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from succinct.cli._terminal import print_json, print_table
+from succinct.cli._terminal import cell, print_json, print_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
-    from succinct.format import load
+    from succinct.index import load
 
     index = load(args.index, mmap=True)
     facts: dict[str, Any] = {"path": args.index, **index.info()}
@@ -28,9 +28,14 @@ def run(args: argparse.Namespace) -> int:
     tables = {name: value for name, value in facts.items() if isinstance(value, list | dict)}
     for name, value in facts.items():
         if name not in tables:
-            print(f"{name:<14} {value:,}" if isinstance(value, int) else f"{name:<14} {value}")
+            print(f"{name:<14} {cell(value)}")
     for name, value in tables.items():
         print(f"\n{name}")
         rows = value if isinstance(value, list) else [value]
-        print_table(list(rows[0]), [list(row.values()) for row in rows])
+        print_table(list(rows[0]), [list(map(_as_shown, row.items())) for row in rows])
     return 0
+
+
+def _as_shown(entry: tuple[str, Any]) -> Any:
+    name, value = entry
+    return f"{value:6.1%}" if name == "share" else value

@@ -81,7 +81,7 @@ def _widths(text: str) -> int | list[int]:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     from succinct.decode import beam_search
-    from succinct.format import load
+    from succinct.index import load
 
     if args.output is not None:
         check_writable(args.output)
@@ -134,7 +134,7 @@ def _print_query(entry: dict[str, Any]) -> None:
 
 def _read_proposals(path: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             found = sorted(arrays.files)
             missing = {"token_ids", "logprobs"} - set(found)
             if missing:

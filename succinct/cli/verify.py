@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     from succinct.errors import FormatError
-    from succinct.format import verify
+    from succinct.index import verify
 
     problem = None
     try:

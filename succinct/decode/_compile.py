@@ -6,7 +6,6 @@ from functools import cache
 from types import FunctionType, ModuleType
 from typing import Any
 
-from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 

@@ -295,9 +295,9 @@ def search(
                 top = np.float32(beam_sum + best)
                 if not top > min_logprob:
                     break
-                if (
-                    (_order32(top) << np.uint64(32)) | np.uint64(0xFFFFFFFF)
-                ) <= bound and _order64(np.float64(top) * factor) <= result_bound:
+                if ((_order32(top) << np.uint64(32)) | np.uint64(0xFFFFFFFF)) <= bound and _order64(
+                    np.float64(top) * factor
+                ) <= result_bound:
                     break
                 first, count = child_range(index, state)
                 probe = count <= n * 2 or count <= n * _bit_length(count)

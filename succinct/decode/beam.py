@@ -1,5 +1,6 @@
 """Beam search over proposals."""
 
+import itertools
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -98,9 +99,9 @@ def beam_search(
     >>> trie = LoudsTrie.build(KeyTable.from_sequences([(1,), (1, 2), (3, 2)]))
     >>> results = beam_search(trie, [[1, 3], [2, 9]], [[-1.0, -2.0], [-0.5, 0.0]], beam_width=2)
     >>> results[0].sequences
-    [(1,), (1, 2), (3, 2)]
+    [(1,), (1, 2)]
     >>> results[0].scores
-    array([-1. , -1.5, -2.5])
+    array([-1. , -1.5])
     """
     if not (hasattr(index, "lanes") and hasattr(index, "lane_arrays")):
         raise TypeError(f"index: expected an index such as LoudsTrie, got {type(index).__name__}")
@@ -170,9 +171,8 @@ def _read_threads(num_threads: int | None) -> int:
 
 
 def _read_widths(beam_width: int | Sequence[int], n_steps: int) -> list[int]:
-    if isinstance(beam_width, (str, bytes)) or not hasattr(beam_width, "__len__"):
-        return [_at_least_one("beam_width", beam_width)] * n_steps  # type: ignore[arg-type]
-    if getattr(beam_width, "ndim", 1) == 0:
+    is_one = isinstance(beam_width, (str, bytes)) or getattr(beam_width, "ndim", 1) == 0
+    if is_one or not isinstance(beam_width, (Sequence, np.ndarray)):
         return [_at_least_one("beam_width", beam_width)] * n_steps  # type: ignore[arg-type]
     widths = list(beam_width)
     if len(widths) != n_steps:
@@ -252,9 +252,7 @@ def _sort_proposals(
         outside = ~padding & ((ids < 0) | (ids > _MAX_TOKEN))
         if outside.any():
             at = _first(outside)
-            raise ValueError(
-                f"token_ids[{_place(*at)}]: expected 0 to {_MAX_TOKEN}, got {ids[at]}"
-            )
+            raise ValueError(f"token_ids[{_place(*at)}]: expected 0 to {_MAX_TOKEN}, got {ids[at]}")
     elif ids.dtype.itemsize == 4 and (~padding & (ids > _MAX_TOKEN)).any():
         at = _first(~padding & (ids > _MAX_TOKEN))
         raise ValueError(f"token_ids[{_place(*at)}]: expected 0 to {_MAX_TOKEN}, got {ids[at]}")
@@ -269,10 +267,11 @@ def _sort_proposals(
     repeated = np.zeros(keys.shape, np.bool_)
     np.logical_and(tokens[..., 1:] == tokens[..., :-1], present[..., 1:], out=repeated[..., 1:])
     if duplicates == "error" and repeated.any():
-        query, step, at = _first(repeated)
-        earlier, later = (int(key) & 0xFFFFFFFF for key in keys[query, step, at - 1 : at + 1])
+        query, step, place = _first(repeated)
+        pair = keys[query, step, place - 1 : place + 1]
+        earlier, later = (int(key) & 0xFFFFFFFF for key in pair)
         raise ValueError(
-            f"token_ids[{query}, {step}]: token {int(tokens[query, step, at])} appears at "
+            f"token_ids[{query}, {step}]: token {int(tokens[query, step, place])} appears at "
             f'{earlier} and {later}; pass duplicates="first" to use the first only'
         )
     sums = _gather(values, keys, present)
@@ -306,7 +305,7 @@ def _in_threads(search_part: Any, n_queries: int, threads: int) -> list[Any]:
     # More parts than threads: queries differ in cost.
     n_parts = min(n_queries, 4 * threads)
     bounds = [n_queries * i // n_parts for i in range(n_parts + 1)]
-    parts = [slice(*pair) for pair in zip(bounds[:-1], bounds[1:], strict=True)]
+    parts = [slice(*pair) for pair in itertools.pairwise(bounds)]
     with ThreadPoolExecutor(min(threads, n_parts)) as pool:
         return list(pool.map(search_part, parts))
 

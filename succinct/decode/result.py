@@ -1,5 +1,6 @@
 """Results of a beam search, and their wire format."""
 
+import itertools
 from collections.abc import Iterator
 from functools import cached_property
 from operator import index as as_int
@@ -22,6 +23,16 @@ class QueryResult:
     ----------
     scores : float64 array [n]
         Normalised scores, descending.
+
+    Examples
+    --------
+    >>> from succinct import KeyTable, LoudsTrie, QueryResult, beam_search
+    >>> trie = LoudsTrie.build(KeyTable.from_sequences([(1, 2), (3, 4)]))
+    >>> result = beam_search(trie, [[1, 3], [2, 4]], [[-1, -2], [-1, 0]], beam_width=2)[0]
+    >>> result.sequences, result.scores.tolist(), result.key_ids.tolist()
+    ([(1, 2), (3, 4)], [-2.0, -2.0], [0, 1])
+    >>> QueryResult.from_bytes(result.to_bytes()).sequences
+    [(1, 2), (3, 4)]
     """
 
     def __init__(
@@ -58,8 +69,7 @@ class QueryResult:
         tokens = self._tokens[ends[0] : ends[-1]].tolist()
         first = ends[0]
         return [
-            tuple(tokens[start - first : end - first])
-            for start, end in zip(ends[:-1], ends[1:], strict=True)
+            tuple(tokens[start - first : end - first]) for start, end in itertools.pairwise(ends)
         ]
 
     @property
@@ -145,6 +155,17 @@ class BeamResult:
     token_offsets : int64 array [N + 1]
         Sequence i is ``tokens[token_offsets[i]:token_offsets[i + 1]]``.
     tokens : uint32 array
+
+    Examples
+    --------
+    >>> from succinct import BeamResult, KeyTable, LoudsTrie, beam_search
+    >>> trie = LoudsTrie.build(KeyTable.from_sequences([(1, 2), (3, 4)]))
+    >>> token_ids = [[[1, 3], [2, 4]], [[3, 9], [2, 4]]]  # two queries of two steps
+    >>> results = beam_search(trie, token_ids, [[[-1, -2], [-1, -1]]] * 2, beam_width=1)
+    >>> [result.sequences for result in results]
+    [[(1, 2)], [(3, 4)]]
+    >>> len(BeamResult.from_bytes(results.to_bytes(), index=trie)[1])
+    1
     """
 
     def __init__(
@@ -243,16 +264,14 @@ class BeamResult:
                 f"batch: expected {bounds[-1]} bytes after the header, got {len(view) - body}"
             )
         records = []
-        for q, (start, end) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+        for q, (start, end) in enumerate(itertools.pairwise(bounds)):
             if not start <= end <= bounds[-1]:
                 raise FormatError(f"batch: byte offset {q + 1} is out of order: {end}")
             records.append(_read_record(view[body + start : body + end], f"query {q}"))
         result = cls(
             _running([len(record) for record in records]),
             _joined([record.scores for record in records], np.float64),
-            _running(
-                _joined([np.diff(record._offsets) for record in records], np.int64).tolist()
-            ),
+            _running(_joined([np.diff(record._offsets) for record in records], np.int64).tolist()),
             _joined([record._tokens for record in records], np.uint32),
         )
         if index is not None:
@@ -291,9 +310,7 @@ def _read_record(view: memoryview, where: str) -> QueryResult:
     n = _read_count(view, where)
     body = 8 + 16 * n
     if body > len(view):
-        raise FormatError(
-            f"{where}: {n} results need at least {body} bytes, got {len(view)} bytes"
-        )
+        raise FormatError(f"{where}: {n} results need at least {body} bytes, got {len(view)} bytes")
     scores = np.frombuffer(view[8 : 8 + 8 * n], "<f8")
     if np.isnan(scores).any():
         raise FormatError(f"{where}: score {int(np.isnan(scores).argmax())} is NaN")
@@ -305,7 +322,7 @@ def _read_record(view: memoryview, where: str) -> QueryResult:
             f"{where}: expected {ends[-1]} tokens of 4 bytes, got {len(view) - body} bytes"
         )
     # Sequences are not empty; as the last end is in range, so are all then.
-    if any(end <= start for start, end in zip(ends[:-1], ends[1:], strict=True)):
+    if any(end <= start for start, end in itertools.pairwise(ends)):
         raise FormatError(f"{where}: the ends of the sequences do not ascend")
     tokens = np.frombuffer(view[body:], "<u4")
     if tokens.size and int(tokens.max()) > _MAX_TOKEN:

@@ -22,14 +22,39 @@ _UNKNOWN_LETTER, _END_OF_WORD, _FIRST_LETTER = 1, 2, 3
 
 # Vowels carry a stress digit: 0 none, 1 primary, 2 secondary. The model's table is the sorted list
 # of all phonemes behind four special tokens, and has one vowel without its digit.
-_VOWELS = "AA AE AH AO AW AY EH ER EY IH IY OW OY UH UW".split()
-_CONSONANTS = "B CH D DH F G HH JH K L M N NG P R S SH T TH V W Y Z ZH".split()
+_VOWELS = ("AA", "AE", "AH", "AO", "AW", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH", "UW")
+_CONSONANTS = (
+    "B",
+    "CH",
+    "D",
+    "DH",
+    "F",
+    "G",
+    "HH",
+    "JH",
+    "K",
+    "L",
+    "M",
+    "N",
+    "NG",
+    "P",
+    "R",
+    "S",
+    "SH",
+    "T",
+    "TH",
+    "V",
+    "W",
+    "Y",
+    "Z",
+    "ZH",
+)
 PHONEMES: tuple[str, ...] = (
     "<pad>",
     "<unk>",
     "<s>",
     "</s>",
-    *sorted([v + stress for v in _VOWELS for stress in "012"] + _CONSONANTS + ["UW"]),
+    *sorted([v + stress for v in _VOWELS for stress in "012"] + [*_CONSONANTS, "UW"]),
 )
 START = PHONEMES.index("<s>")
 END = PHONEMES.index("</s>")

@@ -54,3 +54,11 @@ def search_rows(
     exact: bool,
     out: NDArray[np.int64],
 ) -> None: ...
+def parse_lines(
+    block: NDArray[np.uint8],
+    items: bool,
+    limit: int,
+    tokens: NDArray[np.uint32],
+    ends: NDArray[np.int64],
+    names: NDArray[np.int64],
+) -> tuple[int, int]: ...

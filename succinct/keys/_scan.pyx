@@ -249,3 +249,80 @@ def search_rows(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_
                     high = middle
                     found |= sign == 0
             out[q] = low if found or not exact else -1
+
+
+cdef inline bint is_separator(uint8_t byte) noexcept nogil:
+    return byte == 32 or byte == 9 or byte == 13
+
+
+def parse_lines(const uint8_t[::1] block, bint items, uint64_t limit, uint32_t[::1] tokens,
+                int64_t[::1] ends, int64_t[::1] names):
+    """Parses lines of decimal integers separated by blanks, tabs or single commas.
+
+    `block` ends with a newline. Line i has tokens [ends[i], ends[i + 1]); with `items` its first
+    column is block[names[2 * i] : names[2 * i + 1]]. Returns ``(lines, place)``: the lines parsed
+    and where the first line that is not well-formed (or blank) starts, or -1.
+    """
+    cdef Py_ssize_t place = 0, start, stop, size = block.shape[0], count = 0, line = 0, name_end
+    cdef uint64_t value
+    cdef bint comma, good = True
+    cdef uint8_t byte
+    ends[0] = 0
+    if size == 0:
+        return 0, -1
+    with nogil:
+        while place < size:
+            start = place
+            stop = place
+            while block[stop] != 10:
+                stop += 1
+            if items:
+                name_end = start
+                while name_end < stop and block[name_end] != 9:
+                    name_end += 1
+                if name_end == stop:
+                    name_end = start
+                    while name_end < stop and block[name_end] != 32 and block[name_end] != 44:
+                        name_end += 1
+                names[2 * line] = start
+                names[2 * line + 1] = name_end
+                if name_end == start or name_end == stop:
+                    good = False
+                    break
+                place = name_end + 1
+            comma = False
+            while place < stop:
+                byte = block[place]
+                if is_separator(byte):
+                    place += 1
+                elif byte == 44:
+                    if comma or count == ends[line]:
+                        good = False
+                        break
+                    comma = True
+                    place += 1
+                elif 48 <= byte <= 57:
+                    value = 0
+                    while 48 <= block[place] <= 57:
+                        value = value * 10 + (block[place] - 48)
+                        if value > limit:
+                            good = False
+                            break
+                        place += 1
+                    byte = block[place]
+                    if not good or not (is_separator(byte) or byte == 44 or byte == 10):
+                        good = False
+                        break
+                    tokens[count] = <uint32_t>value
+                    count += 1
+                    comma = False
+                else:
+                    good = False
+                    break
+            if not good or comma or count == ends[line]:
+                good = False
+                break
+            line += 1
+            ends[line] = count
+            place = stop + 1
+    return line, (-1 if good else start)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -85,8 +86,10 @@ def from_matrix(rows: NDArray[Any]) -> Sequences:
     return _scanned(flat, NO_OFFSETS, length, n_rows, place)
 
 
-def from_flat_arrays(tokens: NDArray[Any], offsets: NDArray[Any], first: int = 0) -> Sequences:
-    """Checks flat tokens and their offsets; `first` is added to row numbers in messages."""
+def from_flat_arrays(
+    tokens: NDArray[Any], offsets: NDArray[Any], first: int = 0, what: str = "sequence"
+) -> Sequences:
+    """Checks flat tokens and their offsets; messages name `what` and its number from `first`."""
     if tokens.ndim != 1:
         raise ValueError(f"tokens must have one dimension, not shape {tokens.shape}")
     if offsets.ndim != 1 or not len(offsets):
@@ -102,7 +105,7 @@ def from_flat_arrays(tokens: NDArray[Any], offsets: NDArray[Any], first: int = 0
     if n_rows and lengths.min() < 1:
         row = int(np.argmax(lengths < 1))
         if lengths[row] == 0:
-            raise ValueError(f"sequence {first + row} is empty; a sequence has at least one token")
+            raise ValueError(f"{what} {first + row} is empty; a sequence has at least one token")
         raise ValueError(
             f"offsets must ascend: offsets[{row}] is {bounds[row]}, "
             f"offsets[{row + 1}] is {bounds[row + 1]}"
@@ -114,21 +117,24 @@ def from_flat_arrays(tokens: NDArray[Any], offsets: NDArray[Any], first: int = 0
 
     def place(position: int) -> str:
         row = int(np.searchsorted(bounds, position, side="right")) - 1
-        return f"sequence {first + row}, position {position - int(bounds[row])}"
+        return f"{what} {first + row}, position {position - int(bounds[row])}"
 
     length = int(lengths[0]) if n_rows and (lengths == lengths[0]).all() else 0
     return _scanned(flat, NO_OFFSETS if length else bounds, length, n_rows, place)
 
 
-def chunks_of(sequences: Iterable[Any], what: str = "sequence") -> Iterator[Sequences]:
-    """Reads an iterable of sequences in chunks of about a million tokens, checked one by one."""
-    from array import array
+def chunks_of(
+    sequences: Iterable[Any], what: str = "sequence", first: int = 0
+) -> Iterator[Sequences]:
+    """Reads an iterable of sequences in chunks of about a million tokens.
 
+    Messages name `what` and the number of the sequence, counted from `first`.
+    """
     size = 1 << 20
     if isinstance(sequences, str | bytes | bytearray):
         raise TypeError(f"{what}s must be an iterable of token sequences, not {_kind(sequences)}")
-    buffer, ends, row, first = array("q"), array("q", [0]), 0, 0
-    for row, sequence in enumerate(sequences):
+    buffer, ends = array("q"), array("q", [0])
+    for row, sequence in enumerate(sequences, first):
         if isinstance(sequence, np.ndarray):
             values = _one_dimension(sequence, f"{what} {row}")
             buffer.frombytes(values.astype(np.int64, copy=False).tobytes())
@@ -172,24 +178,14 @@ def joined(chunks: list[Sequences]) -> Sequences:
     return Sequences(tokens, offsets, length, n_rows, largest, descent, repeats)
 
 
+def narrowed(rows: Sequences) -> Sequences:
+    """The rows in the narrowest dtype: 64 bits a token would be most of a stream's memory."""
+    return replace(rows, tokens=rows.tokens.astype(narrowest(rows.largest)))
+
+
 def _chunk(buffer: Any, ends: Any, first: int, what: str) -> Sequences:
     tokens = np.frombuffer(buffer, np.int64) if len(buffer) else np.zeros(0, np.int64)
-    offsets = np.array(ends, np.int64)
-    try:
-        chunk = from_flat_arrays(tokens, offsets, first)
-    except ValueError as error:
-        raise ValueError(str(error).replace("sequence", what, 1)) from None
-    # Narrowed at once: 64 bits a token would be most of the memory of a long stream.
-    narrow = chunk.tokens.astype(narrowest(chunk.largest))
-    return Sequences(
-        narrow,
-        chunk.offsets,
-        chunk.length,
-        chunk.n_rows,
-        chunk.largest,
-        chunk.descent,
-        chunk.repeats,
-    )
+    return narrowed(from_flat_arrays(tokens, np.array(ends, np.int64), first, what))
 
 
 def _integers(array: NDArray[Any], what: str) -> NDArray[Any]:

@@ -10,6 +10,8 @@ cost their length once, not once for each pair.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +21,9 @@ from .sequences import NO_OFFSETS, Sequences, Tokens, narrowest
 # Up to this many tied rows are compared as byte strings in one go: their remaining length then no
 # longer counts in rounds, each of which costs some microseconds however few rows are left.
 _FEW = 4096
+
+# Longer rows are not tried as one word each: hardly any would fit, and finding out takes a pass.
+_MOST_COLUMNS = 128
 
 
 def sort_sequences(tokens: Tokens, offsets: NDArray[np.int64] | int) -> NDArray[np.int64]:
@@ -58,8 +63,8 @@ def sort_sequences(tokens: Tokens, offsets: NDArray[np.int64] | int) -> NDArray[
 def sorted_order(rows: Sequences) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """`(order, distinct)`: distinct[i] unless row order[i] equals row order[i - 1]."""
     columns = _columns(rows)
-    if columns is not None:
-        words = _packed(rows, columns)
+    if columns is not None and not columns.head:
+        words = _packed(rows, columns, 0, rows.length)
         order = np.argsort(words)
         return order, _changes(words[order])
     bits = max(1, (rows.largest + 1).bit_length())
@@ -107,13 +112,40 @@ def sorted_unique(rows: Sequences) -> Sequences:
     if columns is None:
         order, distinct = sorted_order(rows)
         return gathered(rows, order[distinct], descent=-1)
-    words = _packed(rows, columns)
-    words.sort()
-    words = words[_changes(words)]
-    low, shift, mask = columns
+    words = _packed(rows, columns, columns.head, rows.length)
+    head = np.zeros(0, np.uint16)
+    if columns.head:
+        head, words, distinct = _sorted_buckets(
+            _packed(rows, columns, 0, columns.head).astype(np.uint16), words
+        )
+        head, words = head[distinct], words[distinct]
+    else:
+        words.sort()
+        words = words[_changes(words)]
     tokens: Tokens = np.empty(len(words) * rows.length, narrowest(rows.largest))
-    _scan.unpack_rows(words, rows.length, 0, rows.length, low, shift, mask, tokens)
+    for part, first, stop in (
+        (head.astype(np.uint64), 0, columns.head),
+        (words, columns.head, rows.length),
+    ):
+        _scan.unpack_rows(
+            part, rows.length, first, stop, columns.low, columns.shift, columns.mask, tokens
+        )
     return Sequences(tokens, NO_OFFSETS, rows.length, len(words), rows.largest, descent=-1)
+
+
+def _sorted_buckets(
+    head: NDArray[np.uint16], words: NDArray[np.uint64]
+) -> tuple[NDArray[np.uint16], NDArray[np.uint64], NDArray[np.bool_]]:
+    """Sorts pairs (head, word): by radix into a bucket for each head, then each bucket's words."""
+    words = words[np.argsort(head, kind="stable")]
+    counts = np.bincount(head)
+    stops = np.cumsum(counts)
+    for start, stop in zip((stops - counts).tolist(), stops.tolist(), strict=True):
+        if start < stop:
+            words[start:stop].sort()
+    changed = _changes(words)
+    changed[(stops - counts)[counts > 0]] = True
+    return np.repeat(np.arange(len(counts), dtype=np.uint16), counts), words, changed
 
 
 def gathered(rows: Sequences, order: NDArray[np.int64], descent: int = 0) -> Sequences:
@@ -130,32 +162,42 @@ def gathered(rows: Sequences, order: NDArray[np.int64], descent: int = 0) -> Seq
     return Sequences(tokens, offsets, rows.length, len(order), rows.largest, descent)
 
 
-_Columns = tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.uint64]]
+class _Columns(NamedTuple):
+    """How the columns of a matrix are packed; the first `head` of them go into 16 bits apart."""
+
+    low: NDArray[np.uint64]
+    shift: NDArray[np.int64]
+    mask: NDArray[np.uint64]
+    head: int
 
 
 def _columns(rows: Sequences) -> _Columns | None:
-    """`(low, shift, mask)` of each column if a row of fixed length fits a word, else None.
+    """How rows of fixed length are packed if they fit a word, or a word and 16 bits; else None.
 
     Columns are packed by their own ranges: codebooks that follow each other in one vocabulary take
     the bits of one codebook each.
     """
-    if not 0 < rows.length <= 4096 or not rows.n_rows:
+    if not 0 < rows.length <= _MOST_COLUMNS or not rows.n_rows:
         return None
     low, high = np.empty(rows.length, np.uint64), np.empty(rows.length, np.uint64)
     _scan.column_ranges(rows.tokens, rows.length, low, high)
     widths = np.array([int(span).bit_length() for span in high - low], np.int64)
-    if widths.sum() > 64:
+    # Bits from each column to the end; the word takes as many of the last columns as it holds.
+    behind = np.cumsum(widths[::-1])[::-1]
+    head = int(np.count_nonzero(behind > 64))
+    if widths[:head].sum() > 16:
         return None
+    shift = behind - widths
+    shift[:head] -= behind[head] if head else 0
     # A column of one value at the front would be shifted by 64, which is undefined; it is 0.
-    shift = np.minimum(np.cumsum(widths[::-1])[::-1] - widths, 63)
+    shift = np.minimum(shift, 63)
     mask = np.array([(1 << int(width)) - 1 for width in widths], np.uint64)
-    return low, shift, mask
+    return _Columns(low, shift, mask, head)
 
 
-def _packed(rows: Sequences, columns: _Columns) -> NDArray[np.uint64]:
-    low, shift, _ = columns
+def _packed(rows: Sequences, columns: _Columns, first: int, stop: int) -> NDArray[np.uint64]:
     words = np.empty(rows.n_rows, np.uint64)
-    _scan.pack_rows(rows.tokens, rows.length, 0, rows.length, low, shift, words)
+    _scan.pack_rows(rows.tokens, rows.length, first, stop, columns.low, columns.shift, words)
     return words
 
 

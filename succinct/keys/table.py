@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _scan, external
+from .files import Path, Progress
+from .names import NamesBuilder
+from .parquet import list_column
 from .sequences import (
     Sequences,
     Tokens,
@@ -19,8 +21,7 @@ from .sequences import (
     from_matrix,
 )
 from .sorting import sorted_order, sorted_unique
-
-Path = str | PathLike[str]
+from .text import Tokenizer, integer_lines, tokenized_lines
 
 
 class KeyTable:
@@ -211,6 +212,147 @@ class KeyTable:
         return cls._from_array(rows, key_ids, memory_limit, temp_dir)
 
     @classmethod
+    def from_text(
+        cls,
+        path: Path,
+        items: bool = False,
+        *,
+        key_ids: bool = True,
+        memory_limit: int | None = None,
+        temp_dir: Path | None = None,
+        progress: Progress | None = None,
+    ) -> KeyTable:
+        """Makes a table of a text file with one sequence of decimal integers a line.
+
+        Integers are separated by blanks or tabs, or by a comma with or without blanks around it.
+        There are no comments; blank lines are allowed at the end of the file only.
+
+        Parameters
+        ----------
+        path : path
+            Plain or compressed by gzip, xz or bzip2, which is told by the content.
+        items : bool
+            The first column is the name of an item, in UTF-8: what stands before the first tab of
+            the line, or where it has none before the first blank or comma. See `item_names`.
+        key_ids, memory_limit, temp_dir
+            See `from_rows`.
+        progress : callable, optional
+            Called now and then with the bytes of the file read so far and their total.
+
+        Raises
+        ------
+        OSError
+            The file cannot be read.
+        ValueError
+            A line is not a list of tokens, or a compressed file is truncated; the message names the
+            file and the line.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".tsv") as file:
+        ...     _ = file.write("red\\t3 1 4\\nblue\\t3 1\\n")
+        ...     file.flush()
+        ...     keys = KeyTable.from_text(file.name, items=True)
+        >>> list(keys), list(keys.item_names)
+        ([(3, 1), (3, 1, 4)], ['red', 'blue'])
+        """
+        names = NamesBuilder() if items else None
+        chunks = integer_lines(path, names, progress)
+        return cls._from_chunks(chunks, key_ids, memory_limit, temp_dir, names)
+
+    @classmethod
+    def from_parquet(
+        cls,
+        path: Path,
+        column: str,
+        items_column: str | None = None,
+        *,
+        key_ids: bool = True,
+        memory_limit: int | None = None,
+        temp_dir: Path | None = None,
+        progress: Progress | None = None,
+    ) -> KeyTable:
+        """Makes a table of a list column of a Parquet file, read batch by batch.
+
+        Needs pyarrow: ``pip install "succinct-tries[parquet]"``.
+
+        Parameters
+        ----------
+        path : path
+            A Parquet file.
+        column : str
+            Name of a column of lists (also large or of fixed size) of any integer type.
+        items_column : str, optional
+            Column with the names of the items. See `item_names`.
+        key_ids, memory_limit, temp_dir
+            See `from_rows`.
+        progress
+            See `from_text`.
+
+        Raises
+        ------
+        ImportError
+            pyarrow is not installed.
+        OSError, TypeError, ValueError
+            The file cannot be read or is not Parquet, a column is absent or of another type, a row
+            or a token is null, a sequence is empty, or a token out of range.
+        """
+        names = None if items_column is None else NamesBuilder()
+        chunks = list_column(path, column, items_column, names, progress)
+        return cls._from_chunks(chunks, key_ids, memory_limit, temp_dir, names)
+
+    @classmethod
+    def from_lines(
+        cls,
+        source: Path | Iterable[str],
+        tokenizer: Tokenizer,
+        items: bool = False,
+        *,
+        pattern: str | None = None,
+        key_ids: bool = True,
+        memory_limit: int | None = None,
+        temp_dir: Path | None = None,
+        progress: Progress | None = None,
+    ) -> KeyTable:
+        """Makes a table of lines of text, tokenized.
+
+        Parameters
+        ----------
+        source : path or iterable of str
+            A UTF-8 text file (plain or compressed, see `from_text`) of one text a line, or texts.
+        tokenizer : path or callable
+            A `tokenizers` JSON file; a tiktoken rank file (lines of a base64 token and its rank);
+            either may be compressed and needs ``pip install "succinct-tries[tokenizers]"``. Or any
+            function from a str to integers. Special tokens are never added.
+        items : bool
+            Keep the lines as names of the items. See `item_names`.
+        pattern : str, optional
+            Regular expression by which a tiktoken encoding splits words; default: cl100k_base's.
+        key_ids, memory_limit, temp_dir
+            See `from_rows`.
+        progress
+            See `from_text`.
+
+        Raises
+        ------
+        ImportError
+            The tokenizer's package is not installed.
+        OSError
+            A file cannot be read.
+        ValueError
+            A line has no tokens, or a file is not of a known kind.
+
+        Examples
+        --------
+        >>> list(KeyTable.from_lines(["ab", "c"], lambda line: list(line.encode())))
+        [(99,), (97, 98)]
+        """
+        names = NamesBuilder() if items else None
+        chunks = tokenized_lines(source, tokenizer, pattern, names, progress)
+        return cls._from_chunks(chunks, key_ids, memory_limit, temp_dir, names)
+
+    @classmethod
     def _from_array(
         cls, rows: Sequences, key_ids: bool, memory_limit: int | None, temp_dir: Path | None
     ) -> KeyTable:
@@ -232,7 +374,7 @@ class KeyTable:
         key_ids: bool,
         memory_limit: int | None,
         temp_dir: Path | None,
-        item_names: Sequence[str] | None = None,
+        names: NamesBuilder | None = None,
     ) -> KeyTable:
         limit = _limit(memory_limit)
         n_rows = 0
@@ -244,6 +386,7 @@ class KeyTable:
                 yield chunk
 
         rows, source = external.sort_chunks(counted(), limit, _directory(temp_dir), key_ids)
+        item_names = None if names is None else names.finish()
         return cls(
             rows, n_rows=n_rows, source=source, keep=key_ids, limit=limit, item_names=item_names
         )

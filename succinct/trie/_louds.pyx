@@ -10,21 +10,70 @@ from cpython.number cimport PyNumber_AsSsize_t
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from succinct.bits.bitvector cimport (
-    BitVector, bits_get, bits_next_one, bits_rank1, bits_select0, bits_select1, bitvector_t,
-    packed_get, packed_t,
+    BitVector, bits_get, bits_next_one, bits_rank1, bits_select1, bitvector_t, isa_level,
+    packed_get, packed_t, popcount64,
 )
 from succinct.bits.packed cimport PackedArray
 
 import numpy as np
 
-cdef enum:
-    PLACE_SHIFT = 40  # a state is node | place in its chain << PLACE_SHIFT
+from succinct.bits.bitvector import isa
 
-cdef uint64_t NODE_MASK = (<uint64_t>1 << PLACE_SHIFT) - 1
-cdef uint64_t ONE_PLACE = <uint64_t>1 << PLACE_SHIFT
-cdef uint64_t DEAD = <uint64_t>-1
-cdef uint64_t NOWHERE = <uint64_t>-1  # the place of a link that points outside the tail
-cdef uint64_t NO_TOKEN = <uint64_t>-1
+cdef extern from "succinct/trie/louds.h" nogil:
+    ctypedef struct louds_t:
+        bitvector_t topology, terminal, link, tail_end
+        packed_t label_high, link_high, tail
+        const uint16_t *slots
+        uint64_t n_nodes
+        int has_links
+    ctypedef uint64_t (*step_t)(const louds_t *, uint64_t, uint64_t) noexcept nogil
+    ctypedef int64_t (*number_t)(const louds_t *, uint64_t) noexcept nogil
+    ctypedef void (*advance_t)(const louds_t *, const uint64_t *, const uint32_t *, uint64_t *,
+                               size_t) noexcept nogil
+    ctypedef void (*lookup_t)(const louds_t *, const uint32_t *, const int64_t *, int64_t *,
+                              size_t) noexcept nogil
+    ctypedef struct louds_kernels_t:
+        step_t step
+        number_t number
+        advance_t advance
+        lookup_t lookup
+    ctypedef uint64_t (*select_t)(const bitvector_t *, uint64_t) noexcept nogil
+    const uint64_t NODE_MASK, ONE_PLACE, DEAD, NOWHERE
+    const int PLACE_SHIFT
+    const louds_kernels_t *louds_kernels_for(int) noexcept
+    uint64_t bits_select0(const bitvector_t *, uint64_t) noexcept
+    int louds_is_link(const louds_t *, uint64_t) noexcept
+    uint64_t louds_link(const louds_t *, uint64_t) noexcept
+    uint64_t louds_label(const louds_t *, uint64_t) noexcept
+    uint64_t louds_entered(const louds_t *, uint64_t) noexcept
+    uint64_t louds_after(const louds_t *, uint64_t, uint64_t) noexcept
+    uint64_t louds_place(const louds_t *, uint64_t) noexcept
+    int louds_is_state(const louds_t *, uint64_t) noexcept
+    uint64_t louds_children(const louds_t *, uint64_t, uint64_t *, select_t) noexcept
+    int louds_is_key(const louds_t *, uint64_t) noexcept
+
+
+def is_tree(BitVector topology):
+    """Whether degrees in level order make a tree: "10", and a parent before each of its children.
+
+    There must be one zero more than ones. A vector that passes leads navigation neither in a
+    circle nor to a node that does not exist. O(bits / 64) where many nodes wait for their parent's
+    turn, as in any bushy tree, O(bits) at worst.
+    """
+    cdef const bitvector_t *v = &topology.v
+    cdef uint64_t i = 0
+    cdef int64_t excess = 0  # ones minus zeros so far: negative behind the last bit only
+    if v.length < 3 or not bits_get(v, 0) or bits_get(v, 1):
+        return False
+    with nogil:
+        while i < v.length and excess >= 0:
+            if excess >= 64 and i & 63 == 0 and i + 64 <= v.length:
+                excess += 2 * <int64_t>popcount64(v.words[i >> 6]) - 64
+                i += 64
+            else:
+                excess += 1 if bits_get(v, i) else -1
+                i += 1
+    return i == v.length and excess == -1
 
 
 cdef str _shown(items):
@@ -38,11 +87,8 @@ cdef class LoudsCore:
     cdef readonly PackedArray label_high, link_high, tail
     cdef readonly object slots
     cdef readonly int64_t max_length
-    cdef bitvector_t topo, term, linked, ends
-    cdef packed_t highs, link_highs, tokens
-    cdef const uint16_t *slot
-    cdef uint64_t n_nodes
-    cdef bint has_links
+    cdef louds_t t
+    cdef const louds_kernels_t *kernels
 
     def __init__(self, BitVector topology, BitVector terminal, slots, PackedArray label_high,
                  BitVector link, PackedArray link_high, PackedArray tail, BitVector tail_end,
@@ -52,102 +98,22 @@ cdef class LoudsCore:
         self.label_high, self.link_high = label_high, link_high
         self.tail, self.tail_end, self.slots = tail, tail_end, slots
         slots.flags.writeable = False
-        self.topo, self.term, self.linked, self.ends = topology.v, terminal.v, link.v, tail_end.v
-        self.highs, self.link_highs, self.tokens = label_high.p, link_high.p, tail.p
-        self.slot = &view[0]
-        self.n_nodes = len(terminal)
-        self.has_links = len(link) > 0
         self.max_length = max_length
-
-    # ---- one node, one state -----------------------------------------------------------------
-
-    cdef inline bint is_link(self, uint64_t v) noexcept nogil:
-        return self.has_links and bits_get(&self.linked, v)
-
-    cdef inline uint64_t link_of(self, uint64_t v) noexcept nogil:
-        """Where the chain of link node v begins in the tail, or NOWHERE."""
-        cdef uint64_t at = self.slot[v]
-        if self.link_highs.width:
-            at |= packed_get(&self.link_highs, bits_rank1(&self.linked, v)) << 16
-        return at if at < self.tokens.length else NOWHERE
-
-    cdef inline uint64_t label(self, uint64_t v) noexcept nogil:
-        """The first token on the edge to node v."""
-        cdef uint64_t at
-        if self.is_link(v):
-            at = self.link_of(v)
-            return packed_get(&self.tokens, at) if at != NOWHERE else NO_TOKEN
-        at = v
-        if self.highs.width == 0:
-            return self.slot[v]
-        if self.has_links:
-            at -= bits_rank1(&self.linked, v)
-        return self.slot[v] | packed_get(&self.highs, at) << 16
-
-    cdef inline uint64_t first_child(self, uint64_t v) noexcept nogil:
-        return bits_select0(&self.topo, v) - v
-
-    cdef inline uint64_t entered(self, uint64_t v) noexcept nogil:
-        """The state behind the first token on the edge to node v."""
-        cdef uint64_t at
-        if self.is_link(v):
-            at = self.link_of(v)
-            if at != NOWHERE and not bits_get(&self.ends, at):
-                return v | ONE_PLACE
-        return v
-
-    cdef inline uint64_t place_in_tail(self, uint64_t state) noexcept nogil:
-        """Where the next token of a state inside a chain lies, or NOWHERE if it is no state."""
-        cdef uint64_t v = state & NODE_MASK, at, next_at
-        if v >= self.n_nodes or not self.is_link(v):
-            return NOWHERE
-        at = self.link_of(v)
-        if at == NOWHERE:
-            return NOWHERE
-        next_at = at + (state >> PLACE_SHIFT)
-        return next_at if next_at <= bits_next_one(&self.ends, at) and \
-            next_at < self.tokens.length else NOWHERE
-
-    cdef inline bint is_state(self, uint64_t state) noexcept nogil:
-        if state == DEAD:
-            return True
-        if state > NODE_MASK:
-            return self.place_in_tail(state) != NOWHERE
-        return state < self.n_nodes
-
-    cdef inline uint64_t step(self, uint64_t state, uint64_t token) noexcept nogil:
-        cdef uint64_t v, at, begin, end, mid, here
-        if state == DEAD:
-            return DEAD
-        if state > NODE_MASK:
-            v = state & NODE_MASK
-            at = self.link_of(v)
-            at = at + (state >> PLACE_SHIFT) if at != NOWHERE else NOWHERE
-            if at >= self.tokens.length or packed_get(&self.tokens, at) != token:
-                return DEAD
-            return v if bits_get(&self.ends, at) else state + ONE_PLACE
-        begin = self.first_child(state)
-        end = bits_select0(&self.topo, state + 1) - state - 1
-        while begin < end:
-            mid = (begin + end) >> 1
-            here = self.label(mid)
-            if here < token:
-                begin = mid + 1
-            elif here > token:
-                end = mid
-            else:
-                return self.entered(mid)
-        return DEAD
+        self.t.topology, self.t.terminal, self.t.link = topology.v, terminal.v, link.v
+        self.t.label_high, self.t.link_high = label_high.p, link_high.p
+        self.t.tail, self.t.tail_end = tail.p, tail_end.v
+        self.t.slots = &view[0]
+        self.t.n_nodes = len(terminal)
+        self.t.has_links = len(link) > 0
+        self.kernels = louds_kernels_for(isa_level(isa().encode()))
 
     cdef inline int64_t degree(self, uint64_t state) noexcept nogil:
+        cdef uint64_t first
         if state == DEAD:
             return 0
         if state > NODE_MASK:
             return 1
-        return bits_select0(&self.topo, state + 1) - bits_select0(&self.topo, state) - 1
-
-    cdef inline bint ends_key(self, uint64_t state) noexcept nogil:
-        return state <= NODE_MASK and bits_get(&self.term, state)
+        return louds_children(&self.t, state, &first, bits_select0) - first
 
     # ---- arrays ------------------------------------------------------------------------------
 
@@ -156,19 +122,18 @@ cdef class LoudsCore:
         cdef Py_ssize_t i, bad = -1
         with nogil:
             for i in range(states.shape[0]):
-                if not self.is_state(states[i]):
+                if not louds_is_state(&self.t, states[i]):
                     bad = i
                     break
         return bad
 
     def advance(self, const uint64_t[::1] states, const uint32_t[::1] tokens, uint64_t[::1] out):
         """The state behind each state and token."""
-        cdef Py_ssize_t i
-        with nogil:
-            for i in range(states.shape[0]):
-                out[i] = self.step(states[i], tokens[i])
+        if states.shape[0]:
+            with nogil:
+                self.kernels.advance(&self.t, &states[0], &tokens[0], &out[0], states.shape[0])
 
-    def walk_items(self, items):
+    cpdef uint64_t walk_items(self, items) except? 0xdead:
         """The state of a prefix given as a list or tuple of integers."""
         cdef uint64_t state = 0
         cdef int64_t token
@@ -179,8 +144,12 @@ cdef class LoudsCore:
                 token = -1
             if not 0 <= token < 0xffffffff:
                 raise ValueError(f"token {item} in {_shown(items)} is out of range (0..2**32 - 2)")
-            state = self.step(state, token)
+            state = self.kernels.step(&self.t, state, token)
         return state
+
+    def find(self, items):
+        """The number of a sequence given as a list or tuple of integers, or -1."""
+        return self.kernels.number(&self.t, self.walk_items(items))
 
     def walk(self, const uint32_t[::1] tokens):
         """The state of a prefix."""
@@ -188,7 +157,7 @@ cdef class LoudsCore:
         cdef Py_ssize_t i
         with nogil:
             for i in range(tokens.shape[0]):
-                state = self.step(state, tokens[i])
+                state = self.kernels.step(&self.t, state, tokens[i])
                 if state == DEAD:
                     break
         return state
@@ -212,79 +181,71 @@ cdef class LoudsCore:
                 if states[i] == DEAD:
                     continue
                 if states[i] > NODE_MASK:
-                    v = self.place_in_tail(states[i])
-                    tokens[at] = <uint32_t>packed_get(&self.tokens, v)
-                    children[at] = states[i] & NODE_MASK if bits_get(&self.ends, v) \
-                        else states[i] + ONE_PLACE
+                    v = louds_place(&self.t, states[i])
+                    tokens[at] = <uint32_t>packed_get(&self.t.tail, v)
+                    children[at] = louds_after(&self.t, states[i], v)
                     continue
-                v = self.first_child(states[i])
+                louds_children(&self.t, states[i], &v, bits_select0)
                 while at < offsets[i + 1]:
-                    tokens[at] = <uint32_t>self.label(v)
-                    children[at] = self.entered(v)
+                    tokens[at] = <uint32_t>louds_label(&self.t, v)
+                    children[at] = louds_entered(&self.t, v)
                     at += 1
                     v += 1
 
     def expand(self, uint64_t state):
         """Whether a state is that of a key, the tokens and the states of its continuations."""
-        cdef uint64_t v, k, at
+        cdef uint64_t v, k, at, end
         cdef list tokens = [], states = []
         if state > NODE_MASK:
-            at = self.place_in_tail(state)
+            at = louds_place(&self.t, state)
             if at != NOWHERE:
-                tokens.append(packed_get(&self.tokens, at))
-                states.append(state & NODE_MASK if bits_get(&self.ends, at) else state + ONE_PLACE)
+                tokens.append(packed_get(&self.t.tail, at))
+                states.append(louds_after(&self.t, state, at))
         else:
-            v = self.first_child(state)
-            for k in range(<uint64_t>self.degree(state)):
-                tokens.append(self.label(v + k))
-                states.append(self.entered(v + k))
-        return self.ends_key(state), tokens, states
+            end = louds_children(&self.t, state, &v, bits_select0)
+            for k in range(v, end):
+                if louds_entered(&self.t, k) != DEAD:  # else a link of a damaged file
+                    tokens.append(louds_label(&self.t, k))
+                    states.append(louds_entered(&self.t, k))
+        return louds_is_key(&self.t, state), tokens, states
 
     def is_terminal(self, const uint64_t[::1] states, uint8_t[::1] out):
         """Whether each state is that of a key."""
         cdef Py_ssize_t i
         with nogil:
             for i in range(states.shape[0]):
-                out[i] = self.ends_key(states[i])
+                out[i] = louds_is_key(&self.t, states[i])
 
     def key_numbers(self, const uint64_t[::1] states, int64_t[::1] out):
         """The number of the key that each state stands for, or -1."""
         cdef Py_ssize_t i
         with nogil:
             for i in range(states.shape[0]):
-                out[i] = <int64_t>bits_rank1(&self.term, states[i]) if self.ends_key(states[i]) \
-                    else -1
+                out[i] = self.kernels.number(&self.t, states[i])
 
     def lookup(self, const uint32_t[::1] tokens, const int64_t[::1] offsets, int64_t[::1] out):
         """The number of each sequence, or -1."""
-        cdef Py_ssize_t i
-        cdef int64_t j
-        cdef uint64_t state
-        with nogil:
-            for i in range(out.shape[0]):
-                state = 0 if offsets[i] < offsets[i + 1] else DEAD
-                for j in range(offsets[i], offsets[i + 1]):
-                    state = self.step(state, tokens[j])
-                    if state == DEAD:
-                        break
-                out[i] = <int64_t>bits_rank1(&self.term, state) if self.ends_key(state) else -1
+        cdef const uint32_t *first = &tokens[0] if tokens.shape[0] else NULL
+        if out.shape[0]:
+            with nogil:
+                self.kernels.lookup(&self.t, first, &offsets[0], &out[0], out.shape[0])
 
     def allowed_mask(self, const uint64_t[::1] states, uint32_t[:, ::1] mask, int64_t vocab_size):
         """Set bit t % 32 of word t // 32 of row i for every continuation t of state i."""
         cdef Py_ssize_t i
-        cdef uint64_t v, k, token
+        cdef uint64_t v, k, end, token
         with nogil:
             for i in range(states.shape[0]):
                 if states[i] == DEAD:
                     continue
                 if states[i] > NODE_MASK:
-                    token = packed_get(&self.tokens, self.place_in_tail(states[i]))
+                    token = packed_get(&self.t.tail, louds_place(&self.t, states[i]))
                     if token < <uint64_t>vocab_size:
                         mask[i, token >> 5] |= <uint32_t>1 << (token & 31)
                     continue
-                v = self.first_child(states[i])
-                for k in range(<uint64_t>self.degree(states[i])):
-                    token = self.label(v + k)
+                end = louds_children(&self.t, states[i], &v, bits_select0)
+                for k in range(v, end):
+                    token = louds_label(&self.t, k)
                     if token < <uint64_t>vocab_size:
                         mask[i, token >> 5] |= <uint32_t>1 << (token & 31)
 
@@ -295,20 +256,20 @@ cdef class LoudsCore:
         cdef uint64_t at, last, up, j
         while v:
             at = last = 0
-            if self.is_link(v):
-                at = self.link_of(v)
-                last = bits_next_one(&self.ends, at) if at != NOWHERE else at
-                if last >= self.tokens.length:
+            if louds_is_link(&self.t, v):
+                at = louds_link(&self.t, v)
+                last = bits_next_one(&self.t.tail_end, at) if at != NOWHERE else at
+                if last >= self.t.tail.length:
                     return -1
             length += 1 + last - at
-            up = bits_select1(&self.topo, v)
+            up = bits_select1(&self.t.topology, v)
             if length > self.max_length or up < v + 1:
                 return -1
-            if end != NULL and self.is_link(v):
+            if end != NULL and louds_is_link(&self.t, v):
                 for j in range(at, last + 1):
-                    end[<int64_t>(j - at) - length] = <uint32_t>packed_get(&self.tokens, j)
+                    end[<int64_t>(j - at) - length] = <uint32_t>packed_get(&self.t.tail, j)
             elif end != NULL:
-                end[-length] = <uint32_t>self.label(v)
+                end[-length] = <uint32_t>louds_label(&self.t, v)
             v = up - v - 1
         return length
 
@@ -317,7 +278,7 @@ cdef class LoudsCore:
         cdef Py_ssize_t i, bad = -1
         with nogil:
             for i in range(numbers.shape[0]):
-                out[i] = self.climb(bits_select1(&self.term, numbers[i]), NULL)
+                out[i] = self.climb(bits_select1(&self.t.terminal, numbers[i]), NULL)
                 if out[i] < 0:
                     bad = i
                     break
@@ -329,54 +290,56 @@ cdef class LoudsCore:
         cdef uint32_t *base = &out[0]
         with nogil:
             for i in range(numbers.shape[0]):
-                self.climb(bits_select1(&self.term, numbers[i]), base + ends[i])
+                self.climb(bits_select1(&self.t.terminal, numbers[i]), base + ends[i])
 
     # ---- the structure itself ----------------------------------------------------------------
 
     def fault(self, int64_t[::1] prefixes, const uint32_t[::1] low, const uint32_t[::1] high):
         """What is wrong with the structure, or None. O(nodes + tokens in chains).
 
-        Every node is visited in level order and must have a parent before it, siblings must
-        ascend, leaves must be keys, chains must end inside the tail, tokens lie in the range of
-        their step; the prefixes of every length are counted into `prefixes`, which comes zeroed.
+        Every node of the tree (see `is_tree`) is visited in level order: siblings must ascend,
+        leaves must be keys, chains must end inside the tail, tokens lie in the range of their step
+        and reach its ends; the prefixes of every length are counted into `prefixes`, which comes
+        zeroed.
         """
         cdef uint64_t v, parent, at, last, j, here, before = 0
         cdef int64_t d
         cdef int64_t steps = low.shape[0]
         cdef uint32_t[::1] depth
-        depth_array = np.zeros(self.n_nodes, np.uint32)
+        depth_array = np.zeros(self.t.n_nodes, np.uint32)
         depth = depth_array
-        if not bits_get(&self.topo, 0) or bits_get(&self.topo, 1):
-            return "the topology does not begin with a super-root"
-        if bits_get(&self.term, 0):
-            return "the root is a key"
+        cdef uint32_t[::1] least = np.full(steps, 2**32 - 1, np.uint32)
+        cdef uint32_t[::1] most = np.zeros(steps, np.uint32)
         prefixes[0] = 1
-        for v in range(1, self.n_nodes):
-            at = bits_select1(&self.topo, v)
-            if at < v + 1 or at - v - 1 >= v:
-                return f"node {v} does not come behind its parent"
-            parent = at - v - 1
+        for v in range(1, self.t.n_nodes):
+            parent = bits_select1(&self.t.topology, v) - v - 1
             at = last = 0
-            if self.is_link(v):
-                at = self.link_of(v)
+            if louds_is_link(&self.t, v):
+                at = louds_link(&self.t, v)
                 if at == NOWHERE:
                     return f"the link of node {v} points outside the tail"
-                last = bits_next_one(&self.ends, at)
-                if last == at or last >= self.tokens.length:
+                last = bits_next_one(&self.t.tail_end, at)
+                if last == at or last >= self.t.tail.length:
                     return f"the chain of node {v} must have at least two tokens and an end"
-            here = self.label(v)
-            if bits_get(&self.topo, v + parent) and here <= before:
+                if last - at >= <uint64_t>1 << (64 - PLACE_SHIFT):
+                    return f"the chain of node {v} has {last - at + 1} tokens, more than 2**24"
+            here = louds_label(&self.t, v)
+            if bits_get(&self.t.topology, v + parent) and here <= before:
                 return f"the labels of nodes {v - 1} and {v} do not ascend"
             before = here
             for j in range(at, last + 1):
                 d = depth[parent] + <int64_t>(j - at)
-                here = packed_get(&self.tokens, j) if last else here
+                here = packed_get(&self.t.tail, j) if last else here
                 if d >= steps:
                     return f"node {v} is deeper than {steps} tokens"
                 if not low[d] <= here < high[d]:
                     return f"token {here} of node {v} is outside the range of step {d}"
+                least[d], most[d] = min(least[d], <uint32_t>here), max(most[d], <uint32_t>here)
                 prefixes[d + 1] += 1
             depth[v] = depth[parent] + <uint32_t>(1 + last - at)
-            if self.degree(v) == 0 and not bits_get(&self.term, v):
+            if self.degree(v) == 0 and not bits_get(&self.t.terminal, v):
                 return f"leaf {v} is not a key"
+        for d in range(steps):
+            if prefixes[d + 1] and (least[d] != low[d] or most[d] + 1 != high[d]):
+                return f"the tokens of step {d} do not reach the ends of their range"
         return None

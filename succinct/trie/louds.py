@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import types
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from succinct.index import Index, Numbers
 from succinct.keys import KeyTable
 from succinct.keys.sorting import sort_sequences
 from succinct.trie import _levels, lanes
-from succinct.trie._louds import LoudsCore
+from succinct.trie._louds import LoudsCore, is_tree
 from succinct.trie.lanes import LoudsLanes
 
 Tail = bool | Literal["auto"]
@@ -64,7 +65,7 @@ class LoudsTrie(Index):
     """
 
     _core: LoudsCore
-    lanes = lanes
+    lanes: ClassVar[types.ModuleType] = lanes
 
     @classmethod
     def build(cls, keys: KeyTable, tail: Tail = "auto") -> Self:
@@ -94,7 +95,7 @@ class LoudsTrie(Index):
                 f"expected a KeyTable, got {type(keys).__name__}; make one with "
                 "KeyTable.from_sequences, from_rows, from_flat, ..."
             )
-        if not (tail is True or tail is False or tail == "auto"):
+        if not (tail is True or tail is False or (isinstance(tail, str) and tail == "auto")):
             raise ValueError(f"tail must be True, False or 'auto', got {tail!r}")
         if keys.n_keys == 0:
             raise ValueError("an index needs at least one key, got an empty KeyTable")
@@ -192,7 +193,7 @@ class LoudsTrie(Index):
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         core = self._core
-        arrays = {
+        arrays: dict[str, npt.NDArray[Any]] = {
             "topology": core.topology.words,
             "terminal": core.terminal.words,
             "slots": core.slots,
@@ -228,12 +229,18 @@ class LoudsTrie(Index):
         topology = bits("topology", 2 * n_nodes + 1)
         if topology.count() != n_nodes:
             raise parts.error(f"the topology has {topology.count()} nodes, expected {n_nodes}")
+        if not is_tree(topology):
+            raise parts.error("the topology is no tree in level order")
         terminal = bits("terminal", n_nodes)
+        if terminal[0]:
+            raise parts.error("the root is a key")
         if terminal.count() != n_keys:
             raise parts.error(f"{terminal.count()} nodes are keys, expected {n_keys}")
         slots = parts.array("slots", np.uint16, n_nodes)
         if tail_length:
             link = bits("link", n_nodes)
+            if link[0]:
+                raise parts.error("the root has a link")
             link_high = packed("link_high", link.count(), link_width)
             tail = packed("tail", tail_length, tail_width)
             tail_end = bits("tail_end", tail_length)
@@ -242,15 +249,19 @@ class LoudsTrie(Index):
         else:
             link, link_high, tail, tail_end = _no_tail()
         label_high = packed("label_high", n_nodes - link.count(), label_width)
-        tails = parts.file.params.get("tails")
-        if tails is not None and not isinstance(tails, dict):
-            raise parts.error(f"tails must be an object or null, got {tails!r:.50}")
+        tails = parts.numbers("tails", ("alpha", "mean_chain", "nbytes_folded", "nbytes_plain"))
         layout = _Layout(topology, terminal, slots, label_high, link, link_high, tail, tail_end)
         levels = (
             parts.array("level_prefixes", np.int64),
             parts.array("level_low", np.uint32),
             parts.array("level_high", np.uint32),
         )
+        # What is not in a tail is a node; a token has as many bits as labels or tail can hold.
+        n_prefixes, largest = int(levels[0].sum()), int(levels[2].max()) - 1
+        if n_prefixes < n_nodes or (n_prefixes > n_nodes and not tail_length):
+            raise parts.error(f"{n_nodes} nodes cannot be {n_prefixes} prefixes")
+        if largest.bit_length() > max(16 + label_width, tail_width):
+            raise parts.error(f"tokens up to {largest} do not fit the widths of the labels")
         return cls._of(layout, *levels, tails)
 
     def lane_arrays(self) -> LoudsLanes:
@@ -312,15 +323,10 @@ class _Layout:
 
     @property
     def nbytes(self) -> int:
-        return self.slots.nbytes + sum(
-            part.nbytes
-            for part in (
-                self.topology,
-                self.terminal,
-                self.label_high,
-                *((self.link, self.link_high, self.tail, self.tail_end) if self.tail else ()),
-            )
-        )
+        parts: list[BitVector | PackedArray] = [self.topology, self.terminal, self.label_high]
+        if len(self.tail):
+            parts += [self.link, self.link_high, self.tail, self.tail_end]
+        return int(self.slots.nbytes) + sum(part.nbytes for part in parts)
 
 
 def _no_tail() -> tuple[BitVector, PackedArray, PackedArray, BitVector]:

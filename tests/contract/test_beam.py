@@ -83,6 +83,8 @@ def test_beam_width_for_each_step(build):
     assert found == [((0, 0), -1.0), ((0, 1), -1.25)]  # by default as many as the widest step
     found = search(build, catalog, steps, logprobs, beam_width=[2, 1], max_results=9)
     assert [sequence for sequence, _ in found] == [(a, b) for a in (0, 1) for b in range(3)]
+    found = search(build, catalog, steps, logprobs, beam_width=[1, 2], max_results=9)
+    assert [sequence for sequence, _ in found] == [(0, b) for b in range(3)]
 
 
 @each_index
@@ -90,8 +92,10 @@ def test_thresholds_are_strict_and_float32(build):
     catalog = [(1, 2), (1, 3), (3, 2)]
     steps = [[1, 3], [2, 3]]
     logprobs = [[-0.1, -0.3], [-0.5, -0.75]]
-    # -0.1 is not above itself, although float32(-0.1) < -0.1 as float64.
     assert search(build, catalog, steps, logprobs, min_token_logprob=-0.1) == []
+    # -0.7 is not above itself, although float32(-0.7) > -0.7 in float64.
+    assert search(build, [(1,)], [[1]], [[-0.7]], min_token_logprob=-0.7) == []
+    assert search(build, [(1,)], [[1]], [[-0.7]], min_logprob=-0.7) == []
     found = search(build, catalog, steps, logprobs, min_token_logprob=-0.75)
     assert [sequence for sequence, _ in found] == [(1, 2), (3, 2)]
     total = float32(float32(-0.1) + float32(-0.5))
@@ -134,6 +138,10 @@ def test_equal_results_rank_by_step_parent_token(build):
     found = search(build, catalog, steps, [[-1.0, -1.0, -2.0], [-1.0, -1.0]])
     assert [sequence for sequence, _ in found] == [(3,), (1, 8), (1, 9), (2, 8)]
     assert {score for _, score in found} == {-2.0}
+    # The earlier step counts before the better parent.
+    steps, logprobs = [[1, 2], [5, 6], [7]], [[-1.0, -2.0], [-1.0, -1.0], [-1.0]]
+    found = search(build, [(1, 5, 7), (2, 6)], steps, logprobs)
+    assert found == [((2, 6), -3.0), ((1, 5, 7), -3.0)]
 
 
 @each_index

@@ -131,6 +131,12 @@ def test_batch_offsets_that_lie(wire, place, value):
         wire.batch_from_bytes(bytes(data))
 
 
+@each_wire
+def test_batch_with_unused_bytes(wire):
+    with pytest.raises(ValueError):
+        wire.batch_from_bytes(struct.pack("<3Q", 1, 8, 16) + EMPTY + EMPTY)
+
+
 @each_index
 @given(case=searches())
 def test_search_results_as_bytes(build, case):
