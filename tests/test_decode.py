@@ -258,7 +258,7 @@ from succinct.decode._compile import compiled_search
 from tests.lanes_encoder import EncodedTrie
 trie = EncodedTrie([(1, 2), (3,)])
 results = beam_search(trie, [[1, 3], [2, 4]], [[-1.0, -2.0], [-1.0, -2.0]], beam_width=2)
-assert results[0].sequences == [(1, 2), (3,)], results[0]
+assert results[0].sequences == [(3,), (1, 2)], results[0]
 stats = compiled_search(trie.lanes).stats
 print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))
 """
