@@ -126,7 +126,8 @@ class _replacing:
             self.file = open(self.temporary, "xb")
         except OSError as error:
             raise self._named(error) from None
-        if self.path.exists():  # before the content, which not everybody may read
+        # Before the content, which not everybody may read; some file systems have no modes.
+        with contextlib.suppress(OSError):
             os.fchmod(self.file.fileno(), stat.S_IMODE(self.path.stat().st_mode))
         return self.file
 

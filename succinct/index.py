@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from succinct import _args, format
+from succinct._ragged import flatten
 from succinct.errors import FormatError
 from succinct.keys import ItemMap, KeyTable
 
@@ -599,7 +600,11 @@ def _ragged(sequences: Any) -> tuple[Tokens, Numbers]:
         rows = iter(sequences)
     except TypeError:
         raise TypeError(f"expected sequences of tokens, got {sequences!r:.50}") from None
-    lists = [_listed(sequence, f"sequences[{i}]") for i, sequence in enumerate(rows)]
+    lists = list(rows)
+    quick = flatten(lists)
+    if quick is not None:
+        return quick
+    lists = [_listed(sequence, f"sequences[{i}]") for i, sequence in enumerate(lists)]
     for i, row in enumerate(lists):
         if isinstance(row, np.ndarray) and row.ndim != 1:
             raise ValueError(

@@ -157,19 +157,31 @@ def test_a_name_as_long_as_names_can_be(trie: LoudsTrie, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(28, "No space left on device"), r"No space left.*index\.safetensors"),
+        (KeyboardInterrupt("stop"), "stop"),
+    ],
+)
 def test_failing_half_way_leaves_nothing_and_the_older_file(
-    trie: LoudsTrie, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+    trie: LoudsTrie,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    words: str,
+    there: bool,
 ) -> None:
     path = tmp_path / "index.safetensors"
     if there:
         path.write_bytes(b"older")
 
     def chunks(array: object) -> list[bytes]:
-        raise OSError(28, "No space left on device")
+        raise error
 
     monkeypatch.setattr(format, "_crc32", lambda array: "00000000")
     monkeypatch.setattr(format, "_chunks", chunks)
-    with pytest.raises(OSError, match=r"No space left.*index\.safetensors"):
+    with pytest.raises(type(error), match=words):
         trie.save(path)
     assert files_in(tmp_path) == (["index.safetensors"] if there else [])
     assert not there or path.read_bytes() == b"older"

@@ -1,7 +1,7 @@
 """Make the index files of format version 1: ``python -m tests.data.make_version_1 [FOLDER]``.
 
-Those beside this script stay as they are: a later release that can write them no more still has to
-read them.
+Those beside this script stay as they are: a later release that can write them no more still has
+to read them.
 """
 
 import sys

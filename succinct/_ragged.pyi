@@ -1,0 +1,8 @@
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+def flatten(
+    sequences: list[Any],
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]] | None: ...
