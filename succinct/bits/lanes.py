@@ -107,10 +107,13 @@ def rank1(bits: BitLanes, i: np.int64) -> np.int64:
     words = bits.words
     block = i >> 9
     rank = np.int64(bits.supers[block >> 23]) + np.int64(bits.blocks[block])
+    start = block << 3
     last = i >> 6
-    for j in range(block << 3, last):
-        rank += popcount(words[j])
-    return np.int64(rank + popcount(words[last] & ((_ONE << np.uint64(i & 63)) - _ONE)))
+    # Always the whole block, without a branch: cheaper than a loop of unforeseeable length.
+    for j in range(start, start + 8):
+        mask = (_ONE << np.uint64(i & 63)) - _ONE if j == last else _ALL
+        rank += popcount(words[j] & (mask if j <= last else np.uint64(0)))
+    return np.int64(rank)
 
 
 def _ones_before(bits: BitLanes, block: np.int64) -> np.int64:

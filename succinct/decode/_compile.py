@@ -46,13 +46,14 @@ def _jit(function: FunctionType, inline: bool, cache: bool) -> Any:
 @cache
 def compiled_search(lanes: ModuleType) -> Any:
     """`_engine.search` for the indexes whose navigation is `lanes`."""
-    return compile_function(_engine.search, lanes, _engine.PROTOCOL)
+    return compile_function(_engine.search, lanes, _engine.PROTOCOL, _engine.INLINED)
 
 
 def compile_function(
     function: Callable[..., Any],
     lanes: ModuleType,
     protocol: tuple[str, ...],
+    inlined: tuple[str, ...],
 ) -> Any:
     """Compile `function` for the indexes whose navigation is `lanes`.
 
@@ -65,6 +66,8 @@ def compile_function(
         Navigation of one kind of index.
     protocol : tuple of str
         Global names of `function` and its callees to be taken from `lanes`.
+    inlined : tuple of str
+        Further callees to inline; they must not allocate.
 
     Returns
     -------
@@ -81,13 +84,17 @@ def compile_function(
     bound = {name: getattr(lanes, name) for name in protocol}
     sources = hashlib.sha256()
     done: dict[Callable[..., Any], Any] = {bit_lanes.popcount: _popcount}
-    top = _specialise(function, bound, done, sources)
+    top = _specialise(function, bound, inlined, done, sources)
     top.__qualname__ = f"{top.__name__}_{sources.hexdigest()[:16]}"
     return _jit(top, inline=False, cache=True)
 
 
 def _specialise(
-    function: Any, bound: Mapping[str, Any], done: dict[Any, Any], sources: Any
+    function: Any,
+    bound: Mapping[str, Any],
+    inlined: tuple[str, ...],
+    done: dict[Any, Any],
+    sources: Any,
 ) -> FunctionType:
     """Copy of `function` whose globals refer to compiled functions."""
     code = function.__code__
@@ -100,8 +107,10 @@ def _specialise(
                 sources.update(f"{name}={callee!r}".encode())
             continue
         if callee not in done:
-            inline = callee.__module__.endswith(".lanes")
-            done[callee] = _jit(_specialise(callee, bound, done, sources), inline, cache=False)
+            inline = callee.__module__.endswith(".lanes") or name in inlined
+            compiled = _specialise(callee, bound, inlined, done, sources)
+            sources.update(f"{name} {inline}".encode())
+            done[callee] = _jit(compiled, inline, cache=False)
         namespace[name] = done[callee]
     copy = FunctionType(code, namespace, function.__name__, function.__defaults__)
     copy.__module__ = function.__module__

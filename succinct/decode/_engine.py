@@ -32,6 +32,8 @@ PROTOCOL = (
     "listing_cost",
     "nth_child",
 )
+# Called for every child or candidate; they allocate nothing.
+INLINED = ("_order32", "_order64", "_rank_of", "_slot", "_unorder32")
 
 _DEAD = np.uint64(0xFFFFFFFFFFFFFFFF)
 _LARGEST = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -191,6 +193,7 @@ def search(
     min_logprob: np.float32,
     factors: NDArray[np.float64],
     max_results: int,
+    result_room: int,
 ) -> Any:
     """Search for every query.
 
@@ -211,6 +214,8 @@ def search(
         What to multiply sums by, for every length.
     max_results : int
         For each query.
+    result_room : int
+        ``2 * max_results``, or less if a query cannot find that many keys.
 
     Returns
     -------
@@ -248,7 +253,8 @@ def search(
     chosen = np.empty(room, np.int64)
     spare = np.empty(room, np.int64)
 
-    result_room = min(2 * max_results, 256)
+    # As large as they can get from the start, which takes memory only when they are written to:
+    # an array variable that the loops below assigned to would be reference-counted in each round.
     result_keys = np.empty(result_room, np.uint64)
     result_states = np.empty(result_room, np.uint64)
     result_sums = np.empty(result_room, np.float32)
@@ -258,7 +264,7 @@ def search(
     result_chosen = np.empty(result_room, np.int64)
     result_spare = np.empty(result_room, np.int64)
 
-    most_bits = _bit_length(2 * n_proposals)
+    most_bits = _bit_length(4 * n_proposals)
     table = np.zeros(1 << most_bits, np.int32)
 
     for query in range(n_queries):
@@ -274,7 +280,7 @@ def search(
             step_tokens = tokens[query, step]
             step_logprobs = logprobs[query, step]
             factor = factors[step + 1]
-            bits = _bit_length(2 * n)
+            bits = _bit_length(4 * n)
             _fill_table(step_tokens, n, table, bits)
             best = step_logprobs[0]
             for rank in range(1, n):
@@ -331,16 +337,6 @@ def search(
                                 keys[i] = keys[chosen[i]]
                                 states[i] = states[chosen[i]]
                     if result_key > result_bound and is_terminal(index, child):
-                        if results == result_room:
-                            result_room = min(2 * max_results, 2 * result_room)
-                            result_keys = _grown(result_keys, result_room)
-                            result_states = _grown(result_states, result_room)
-                            result_sums = _grown(result_sums, result_room)
-                            result_steps = _grown(result_steps, result_room)
-                            result_parents = _grown(result_parents, result_room)
-                            result_tokens = _grown(result_tokens, result_room)
-                            result_chosen = _grown(result_chosen, result_room)
-                            result_spare = _grown(result_spare, result_room)
                         result_keys[results] = result_key
                         result_states[results] = child
                         result_sums[results] = total

@@ -118,13 +118,14 @@ def beam_search(
     factors = _length_factors(length_penalty, n_steps)
     threads = _read_threads(num_threads)
     # Width beyond what can be filled costs no memory.
-    possible = 1
+    possible, candidates = 1, 0
     for step, width in enumerate(widths):
         if possible * n_proposals >= _MAX_CANDIDATES:
             raise ValueError(
                 f"step {step}: {possible} beams with {n_proposals} proposals each are too many; "
                 f"expected a product below {_MAX_CANDIDATES}"
             )
+        candidates += possible * n_proposals
         possible = widths[step] = min(width, max(possible * n_proposals, 1), int(index.n_states))
     tokens, sums, counts = _sort_proposals(ids, values, min_token, duplicates)
 
@@ -132,7 +133,9 @@ def beam_search(
     from succinct.decode._compile import compiled_search
 
     search = compiled_search(index.lanes)
-    fixed = (np.array(widths, np.int64), min_sum, factors, min(max_results, int(index.n_keys)))
+    max_results = min(max_results, int(index.n_keys))
+    result_room = min(2 * max_results, candidates)
+    fixed = (np.array(widths, np.int64), min_sum, factors, max_results, result_room)
     arrays = index.lane_arrays()
     root = np.uint64(index.root)
 

@@ -97,6 +97,11 @@ def _label(trie: LoudsLanes, node: np.int64) -> np.int64:
         if link >= trie.tail_length:
             return _NO_TOKEN
         return np.int64(packed_get(trie.tail, link) & np.uint64(0xFFFFFFFF))
+    return _own_label(trie, node)
+
+
+def _own_label(trie: LoudsLanes, node: np.int64) -> np.int64:
+    """Label of `node`, which is not a link node."""
     label = np.int64(trie.slots[node])
     if trie.label_high.width != 0:
         index = node
@@ -157,7 +162,14 @@ def nth_child(
     if place != 0:
         token = np.int64(packed_get(trie.tail, first) & np.uint64(0xFFFFFFFF))
         return token, _after(trie, _node(state), first, np.int64(place + 1))
-    return _label(trie, np.int64(first + k)), _enter(trie, np.int64(first + k))
+    node = np.int64(first + k)
+    if _is_link(trie, node):
+        link = _link(trie, node)
+        if link >= trie.tail_length:
+            return _NO_TOKEN, _DEAD
+        token = np.int64(packed_get(trie.tail, link) & np.uint64(0xFFFFFFFF))
+        return token, _after(trie, node, link, np.int64(1))
+    return _own_label(trie, node), np.uint64(node)
 
 
 def find_child(
