@@ -469,7 +469,7 @@ class Index:
 
 
 def load(path: StrPath, mmap: bool = True) -> Index:
-    """Read an index from a file that :meth:`Index.save` wrote.
+    """Read an index from a file that its ``save`` wrote.
 
     Parameters
     ----------

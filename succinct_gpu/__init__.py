@@ -1,7 +1,7 @@
-"""The decoding engines of :mod:`succinct` on a GPU.
+"""The decoding engines of ``succinct`` on a GPU.
 
 This version holds no device code yet. The package imports everywhere, says so when it is used,
-and names the call of :mod:`succinct` that does the same on the CPU. Nothing falls back silently:
+and names the call of ``succinct`` that does the same on the CPU. Nothing falls back silently:
 the caller chooses where the work is done.
 
 Examples

@@ -87,11 +87,7 @@ def beam_search(
     children and K binary searches among them; memory is O(T beam_width + max_results). The first
     call of a process loads or compiles the engine.
 
-    The search is that of FlashTrie [1]_.
-
-    References
-    ----------
-    .. [1] FlashTrie, https://arxiv.org/abs/2607.10044
+    The search is that of FlashTrie (arXiv:2607.10044).
 
     Examples
     --------

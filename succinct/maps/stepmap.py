@@ -157,7 +157,7 @@ class StepMap(Index):
     _place: Layout
 
     def lane_arrays(self) -> StepLanes:
-        """The arrays behind the index, for the functions of :mod:`succinct.maps.lanes`."""
+        """The arrays behind the index, for the functions of ``succinct.maps.lanes``."""
         core, place = self._core, self._place
         return StepLanes(
             bits=core.bits.lane_arrays(),
@@ -186,7 +186,7 @@ class StepMap(Index):
         ]
 
     def info(self) -> dict[str, Any]:
-        """As :meth:`Index.info`; every step also has its ``layout`` and share of the bytes.
+        """As for every index; every step also has its ``layout`` and share of the bytes.
 
         The ``nbytes`` of a step are those of its bits and integers, without the rank directory.
         """

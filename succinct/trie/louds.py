@@ -180,7 +180,7 @@ class LoudsTrie(Index):
         return parts
 
     def info(self) -> dict[str, Any]:
-        """As :meth:`Index.info`, with ``n_nodes`` and ``tails``.
+        """As for every index, with ``n_nodes`` and ``tails``.
 
         ``tails`` says whether chains are folded and, unless the trie was built with
         ``tail=False``, what was found: ``alpha``, tokens left after suffixes were shared as a share
@@ -265,7 +265,7 @@ class LoudsTrie(Index):
         return cls._of(layout, *levels, tails)
 
     def lane_arrays(self) -> LoudsLanes:
-        """The arrays behind the trie, for the functions of :mod:`succinct.trie.lanes`."""
+        """The arrays behind the trie, for the functions of ``succinct.trie.lanes``."""
         core = self._core
         return LoudsLanes(
             topology=core.topology.lane_arrays(),
