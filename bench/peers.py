@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from succinct import KeyTable, LoudsTrie
+from succinct import KeyTable, LoudsTrie, StepMap
 
 Sequences = Sequence[tuple[int, ...]]
 _DICT_LIMIT = 200_000  # nested dicts of more keys are weighed on that many and scaled up
@@ -63,6 +63,24 @@ class Louds(Peer):
 
     def nbytes(self) -> int:
         return int(self._trie.nbytes)
+
+
+class Steps(Peer):
+    """The library's step-sliced map."""
+
+    def __init__(self, layout: Literal["small", "fast"]) -> None:
+        self.name = f"StepMap, {layout}"
+        self._layout: Literal["small", "fast"] = layout
+
+    def prepare(self, keys: KeyTable, sequences: Sequences) -> None:
+        self._keys = keys
+
+    def build(self) -> None:
+        index = StepMap.build(self._keys, layout=self._layout)
+        self._index, self.one, self.batch = index, index.key_id, index.key_ids
+
+    def nbytes(self) -> int:
+        return int(self._index.nbytes)
 
 
 class Marisa(Peer):
@@ -156,6 +174,8 @@ def peers() -> list[Peer]:
     return [
         Louds("auto"),
         Louds(False),
+        Steps("small"),
+        Steps("fast"),
         Marisa("Trie", "utf-8", as_text),
         Marisa("BinaryTrie", "4 bytes", as_words),
         NestedDicts(),

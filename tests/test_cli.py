@@ -181,7 +181,9 @@ def test_build_checks_its_output_first(
         (["build", "keys.npy", "--items"], "--items"),
         (["build", "keys.npy", "--tokenizer", "x.json"], "--tokenizer"),
         (["build", "keys.txt", "--tail", "maybe"], "'auto', 'yes', 'no'"),
-        (["build", "keys.txt", "--kind", "hash"], "louds"),
+        (["build", "keys.txt", "--kind", "hash"], "'louds', 'steps'"),
+        (["build", "keys.txt", "--kind", "steps", "--tail", "no"], "--kind louds"),
+        (["build", "keys.txt", "--layout", "fast"], "--kind steps"),
         (["build", "keys.txt", "--memory-limit", "lots"], "500M"),
         (["build", "keys.txt", "--memory-limit", "0"], "500M"),
         (["build", "keys.txt", "--tial", "no"], "did you mean --tail?"),
@@ -194,6 +196,19 @@ def test_build_checks_its_output_first(
 )
 def test_wrong_calls(argv: list[object], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert said in misused(argv, capsys)
+
+
+@pytest.mark.parametrize("layout", [[], ["--layout", "fast"]])
+def test_build_of_steps(
+    layout: list[str], catalog: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "steps.safetensors"
+    argv = ["build", catalog, "--items", "--kind", "steps", *layout, "-o", out, "--json"]
+    assert main([str(argument) for argument in argv]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "StepMap"
+    assert main(["info", str(out)]) == 0
+    assert "layout" in capsys.readouterr().out
+    assert main(["verify", str(out)]) == 0
 
 
 # info and verify

@@ -58,25 +58,33 @@ def cell(value: object) -> str:
 def stages(total: int) -> Iterator[Any]:
     """A progress bar over named stages, on the standard error if that is a terminal.
 
-    Yields a function to call with the name of each stage as it begins.
+    Yields two functions: one to call with the name of each stage as it begins, and one that a
+    stage may call with what is done of it and the total, which is None if it is not known.
     """
     bar = tqdm(
         total=total,
         disable=not sys.stderr.isatty(),
         file=sys.stderr,
-        bar_format="{desc:<10} {bar} {n_fmt}/{total_fmt} [{elapsed}]",
+        bar_format="{desc:<14} {bar} {n_fmt}/{total_fmt} [{elapsed}]",
         leave=False,
         **_size(),
     )
     started = 0
+    current = ""
     over = threading.Event()
 
     def begin(name: str) -> None:
-        nonlocal started
+        nonlocal started, current
         if started:
             bar.update()
         started += 1
+        current = name
         bar.set_description_str(name)
+
+    def part(done: int, whole: int | None) -> None:
+        if whole and not bar.disable:
+            # Drawn by the clock: a reader calls this more often than is worth drawing.
+            bar.set_description_str(f"{current} {100 * done // whole} %", refresh=False)
 
     def tick() -> None:
         # A stage is one long call, so somebody else has to keep the clock running.
@@ -87,7 +95,7 @@ def stages(total: int) -> Iterator[Any]:
     if not bar.disable:
         clock.start()
     try:
-        yield begin
+        yield begin, part
     finally:
         over.set()
         if not bar.disable:

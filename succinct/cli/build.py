@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from succinct.cli._terminal import check_writable, print_json, stages
+from succinct.index import Index
 from succinct.keys import ItemMap, KeyTable
+from succinct.maps import StepMap
 from succinct.trie import LoudsTrie
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -49,12 +52,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="turn lines of text into tokens: a tokenizers JSON or a tiktoken rank file",
     )
-    parser.add_argument("--kind", choices=["louds"], default="louds", help="the kind of index")
+    parser.add_argument(
+        "--kind",
+        choices=["louds", "steps"],
+        default="louds",
+        help="the kind of index: LoudsTrie or StepMap (default: louds)",
+    )
     parser.add_argument(
         "--tail",
         choices=list(_TAILS),
-        default="auto",
-        help="fold single-child chains into a tail buffer; auto does if it saves bytes",
+        help="louds: fold single-child chains into a tail buffer; auto, the default, does if it "
+        "saves bytes",
+    )
+    parser.add_argument(
+        "--layout",
+        choices=["small", "fast"],
+        help="steps: what the representations are chosen for (default: small)",
     )
     parser.add_argument(
         "--memory-limit",
@@ -83,11 +96,15 @@ def run(args: argparse.Namespace) -> int:
     check_writable(output)
 
     start = time.perf_counter()
-    with stages(3) as begin:
+    with stages(3) as (begin, part):
         begin("reading")
-        keys = _read(args)
+        keys = _read(args, part)
         begin("building")
-        index = LoudsTrie.build(keys, tail=_TAILS[args.tail])
+        index: Index
+        if args.kind == "steps":
+            index = StepMap.build(keys, layout=args.layout or "small")
+        else:
+            index = LoudsTrie.build(keys, tail=_TAILS[args.tail or "auto"])
         names = keys.item_names
         items = None if names is None else ItemMap(index, keys.key_ids, names)
         begin("saving")
@@ -125,6 +142,10 @@ def _check_options(args: argparse.Namespace) -> None:
         error("--column NAME goes with a .parquet file, and a .parquet file needs it")
     if args.tokenizer is not None and kind in (".npy", ".parquet"):
         error(f"--tokenizer needs lines of text, not a {kind} file")
+    if args.tail is not None and args.kind != "louds":
+        error("--tail goes with --kind louds")
+    if args.layout is not None and args.kind != "steps":
+        error("--layout goes with --kind steps")
     if args.items and (args.tokenizer is not None or kind in (".npy", ".parquet")):
         error("--items needs a text file of integers: its first column names the items")
 
@@ -135,19 +156,19 @@ def _default_output(source: Path) -> Path:
     return source.with_name(source.name + ".safetensors")
 
 
-def _read(args: argparse.Namespace) -> KeyTable:
+def _read(args: argparse.Namespace, progress: Callable[[int, int | None], None]) -> KeyTable:
     # Key numbers of the input rows are only wanted for the items.
     options = {"key_ids": args.items}
     if args.memory_limit is not None:
         options["memory_limit"] = args.memory_limit
     if args.column is not None:
-        return KeyTable.from_parquet(args.input, args.column, **options)
+        return KeyTable.from_parquet(args.input, args.column, progress=progress, **options)
     if args.tokenizer is not None:
-        return KeyTable.from_lines(args.input, args.tokenizer, **options)
+        return KeyTable.from_lines(args.input, args.tokenizer, progress=progress, **options)
     if args.input.suffix == ".npy":
         try:
             rows = np.load(args.input, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError) as error:
             raise ValueError(f"{args.input}: expected a .npy file of integers; {error}") from None
         return KeyTable.from_rows(rows, **options)
-    return KeyTable.from_text(args.input, items=args.items, **options)
+    return KeyTable.from_text(args.input, items=args.items, progress=progress, **options)
