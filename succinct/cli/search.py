@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from succinct.cli._terminal import check_writable, print_json, write_whole
+from succinct.cli._terminal import check_writable, print_json, stages, write_whole
 
 _PROPOSALS = """
 PROPOSALS is an .npz file with the arrays token_ids (integers) and logprobs (floats), both of
@@ -85,20 +85,24 @@ def run(args: argparse.Namespace) -> int:
 
     if args.output is not None:
         check_writable(args.output)
-    token_ids, logprobs = _read_proposals(args.proposals)
-    index = load(args.index, mmap=True)
-    results = beam_search(
-        index,
-        token_ids,
-        logprobs,
-        beam_width=args.beam_width,
-        max_results=args.max_results,
-        length_penalty=args.length_penalty,
-        min_token_logprob=args.min_token_logprob,
-        min_logprob=args.min_logprob,
-        duplicates=args.duplicates,
-        num_threads=args.threads,
-    )
+    with stages(2) as (begin, _):
+        begin("loading")
+        token_ids, logprobs = _read_proposals(args.proposals)
+        index = load(args.index, mmap=True)
+        # The first search on a machine compiles the engine, which takes a while.
+        begin("searching")
+        results = beam_search(
+            index,
+            token_ids,
+            logprobs,
+            beam_width=args.beam_width,
+            max_results=args.max_results,
+            length_penalty=args.length_penalty,
+            min_token_logprob=args.min_token_logprob,
+            min_logprob=args.min_logprob,
+            duplicates=args.duplicates,
+            num_threads=args.threads,
+        )
     if args.output is not None:
         write_whole(args.output, results.to_bytes())
 

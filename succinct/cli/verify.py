@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from succinct.cli._terminal import print_json
+from succinct.cli._terminal import print_json, stages
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,9 @@ def run(args: argparse.Namespace) -> int:
 
     problem = None
     try:
-        verify(args.index)
+        with stages(1) as (begin, _):
+            begin("verifying")
+            verify(args.index)
     except FormatError as error:
         problem = " ".join(str(error).split())
     if args.json:
