@@ -97,7 +97,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"expected a command: {', '.join(_COMMANDS)}")
     try:
         code: int = args.run(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it may have been closed by the caller
+            sys.stdout.flush()
     except BrokenPipeError:
         # The reader has gone, as with `succinct info ... | head -1`. Python would complain again
         # when it flushes at exit, so the standard output goes where nobody reads.

@@ -169,6 +169,8 @@ def _read(args: argparse.Namespace, progress: Callable[[int, int | None], None])
         try:
             rows = np.load(args.input, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError) as error:
-            raise ValueError(f"{args.input}: expected a .npy file of integers; {error}") from None
+            # numpy takes any other file for a pickle, and would have it trusted.
+            why = "" if "pickle" in str(error) else f"; {error}"
+            raise ValueError(f"{args.input}: expected a .npy file of integers{why}") from None
         return KeyTable.from_rows(rows, **options)
     return KeyTable.from_text(args.input, items=args.items, progress=progress, **options)

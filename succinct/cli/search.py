@@ -18,6 +18,8 @@ shape [T, K] for one query or [Q, T, K] for a batch: T steps, K proposed tokens 
 with log-probability -inf is padding.
 """
 
+_WANTED = "expected an .npz file, as numpy.savez(path, token_ids=..., logprobs=...) writes it"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
@@ -146,6 +148,10 @@ def _read_proposals(path: Path) -> tuple[np.ndarray, np.ndarray]:
                     f"expected the arrays token_ids and logprobs, got {', '.join(found) or 'none'}"
                 )
             return arrays["token_ids"], arrays["logprobs"]
-    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
-        # A lone .npy array or a pickle fails here in ways that do not name the file.
-        raise ValueError(f"{path}: not an .npz file of proposals: {error}") from None
+    except (EOFError, zipfile.BadZipFile, AttributeError, TypeError):
+        # A lone .npy array fails here, in numpy's words.
+        raise ValueError(f"{path}: {_WANTED}") from None
+    except ValueError as error:
+        # numpy takes any other file for a pickle, and would have it trusted.
+        message = _WANTED if "pickle" in str(error) else f"not an .npz file of proposals: {error}"
+        raise ValueError(f"{path}: {message}") from None
