@@ -193,12 +193,12 @@ def read(path: StrPath, mmap: bool = True) -> IndexFile:
     if metadata.get("format") != FORMAT:
         raise FormatError(
             f"{path}: expected an index file of {FORMAT}, got a safetensors file whose format "
-            f"is {metadata.get('format')!r}"
+            f"is {metadata.get('format')!r:.50}"
         )
     version = metadata.get("format_version", "")
-    if not version.isdecimal() or not 1 <= int(version[:9]) <= VERSION:
+    if version not in map(str, range(1, VERSION + 1)):
         raise FormatError(
-            f"{path}: its format version is {version!r}, this release reads 1 to {VERSION}; "
+            f"{path}: its format version is {version!r:.50}, this release reads 1 to {VERSION}; "
             "a newer release may read it"
         )
     params = _json_object(path, metadata, "params")

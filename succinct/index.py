@@ -511,7 +511,7 @@ def load(path: StrPath, mmap: bool = True) -> Index:
 def _from_file(file: format.IndexFile) -> Index:
     parts = format.Parts(file)
     if file.kind not in _KINDS:
-        raise parts.error(f"unknown kind of index {file.kind!r}; known are {', '.join(_KINDS)}")
+        raise parts.error(f"unknown kind of index {file.kind!r:.50}; known are {', '.join(_KINDS)}")
     prefixes = parts.array("level_prefixes", np.int64)
     if len(prefixes) < 2:
         raise parts.error(f"an index has at least one level, got {len(prefixes) - 1}")

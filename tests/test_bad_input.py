@@ -12,11 +12,14 @@ import pytest
 
 from succinct import (
     DEAD,
+    BeamResult,
     BitVector,
     EliasFano,
+    ItemMap,
     KeyTable,
     LoudsTrie,
     PackedArray,
+    QueryResult,
     beam_search,
     load,
     verify,
@@ -516,3 +519,141 @@ def test_states_survive_a_file(trie: LoudsTrie, tmp_path: Path) -> None:
 def test_searching_what_is_no_index(index: Any) -> None:
     with pytest.raises(TypeError, match=r"expected an index .*got \w+"):
         beam_search(index, [[1]], [[0.0]], beam_width=1)
+
+
+# ---- beam search and its results ----------------------------------------------------------------
+
+
+def found(trie: LoudsTrie, **options: Any) -> BeamResult:
+    options = {
+        "token_ids": [[2, 5], [1, 2]],
+        "logprobs": [[-1.0, -2.0], [-1.0, 0.0]],
+        "beam_width": 2,
+        **options,
+    }
+    return beam_search(trie, **options)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "error", "words"),
+    [
+        *(
+            (name, value, TypeError, rf"{name}: expected a number, got {kind}")
+            for name in ("length_penalty", "min_token_logprob", "min_logprob")
+            for value, kind in [
+                (None, "NoneType"), ("1", "str"), (b"1", "bytes"), ([1], "list"), (1j, "complex"),
+                (np.ones(2), "ndarray"),
+            ]
+        ),
+        *(
+            (name, 10**400, ValueError, rf"{name}: expected a number that fits a float")
+            for name in ("length_penalty", "min_token_logprob", "min_logprob")
+        ),
+        ("duplicates", np.array(["error", "first"]), ValueError, "duplicates: expected .*array"),
+        ("duplicates", None, ValueError, "duplicates: expected .*got None"),
+        ("token_ids", [[0, 2**64 - 1], [1, 2]], ValueError,
+         r"token_ids\[0, 0, 1\]: expected 0 to 4294967294, got 18446744073709551615"),
+        ("token_ids", [[1, 2], [2**70, 2]], ValueError, rf"token_ids\[1, 0\] = {2**70} is out of"),
+        ("token_ids", [[1, 2.5], [1, 2]], TypeError, "token_ids must be integers.*float64"),
+        ("token_ids", [[None, 1], [1, 2]], TypeError, "token_ids must be integers.*object"),
+        ("token_ids", [[True, False], [False, True]], TypeError, "token_ids: expected integers"),
+    ],
+)  # fmt: skip
+def test_wrong_options_of_a_search(
+    trie: LoudsTrie, option: str, value: Any, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        found(trie, **{option: value})
+
+
+def test_padding_may_hold_any_integer(trie: LoudsTrie) -> None:
+    padded = found(trie, token_ids=[[2, 2**64 - 1]], logprobs=[[-1.0, -np.inf]])
+    assert padded[0].sequences == [(2,)]
+    assert found(trie, token_ids=[[Five(), 2]], logprobs=[[-1, -2]])[0].sequences == [(2,)]
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 2), (2, 0), (1, 0, 2), (1, 2, 0)])
+def test_searching_without_proposals(trie: LoudsTrie, shape: tuple[int, ...]) -> None:
+    nothing = found(trie, token_ids=np.zeros(shape, int), logprobs=np.zeros(shape))
+    assert [result.sequences for result in nothing] == [[]]
+    assert BeamResult.from_bytes(nothing.to_bytes(), index=trie)[0].sequences == []
+
+
+@pytest.mark.parametrize("wrong", [None, 1.0, "0", [0], np.array([0])], ids=repr)
+def test_what_is_no_query(trie: LoudsTrie, wrong: Any) -> None:
+    with pytest.raises(TypeError, match="query: expected an int, got"):
+        found(trie)[wrong]
+    assert found(trie)[np.int8(0)].sequences == found(trie)[-1].sequences == [(2,)]
+
+
+@pytest.mark.parametrize("kind", [BeamResult, QueryResult])
+@pytest.mark.parametrize(
+    "wrong",
+    [None, 5, "abc", [1, 2], np.zeros(3), np.array([1], object), memoryview(b"ab" * 20)[::2]],
+    ids=repr,
+)
+def test_what_are_no_bytes(kind: Any, wrong: Any) -> None:
+    # An array of objects holds addresses, which are not to be read as numbers.
+    with pytest.raises(TypeError, match="expected contiguous bytes, got"):
+        kind.from_bytes(wrong)
+
+
+def test_results_for_what_is_no_index(trie: LoudsTrie) -> None:
+    for results in (found(trie), found(trie, token_ids=[[9, 8]], logprobs=[[0, 0]])):
+        for wrong in (5, "x", KEYS):
+            with pytest.raises(TypeError, match="index: expected an index such as LoudsTrie, got"):
+                BeamResult.from_bytes(results.to_bytes(), index=wrong)
+            with pytest.raises(TypeError, match="index: expected an index such as LoudsTrie, got"):
+                QueryResult.from_bytes(results[0].to_bytes(), index=wrong)
+        data = results.to_bytes()
+        for same in (data, bytearray(data), memoryview(data), np.frombuffer(data, np.uint8)):
+            assert BeamResult.from_bytes(same)[0].sequences == results[0].sequences
+
+
+# ---- items --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [None, 1.0, "0", [0], np.array([0, 1]), np.float64(0)], ids=repr)
+def test_what_is_no_key_number_of_items(trie: LoudsTrie, wrong: Any) -> None:
+    items = ItemMap(trie, range(4), ["a", "b", "c", "d"])
+    with pytest.raises(TypeError, match="key number must be an integer, not"):
+        items.items(wrong)
+    assert items.items(np.uint8(1)) == items.items(1)
+    for bad in (-1, 4, 2**70):
+        with pytest.raises(IndexError, match=rf"key number {bad} is not in \[0, 4\)"):
+            items.items(bad)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "names", "error", "words"),
+    [
+        ([0, 2**64 - 1], "ab", ValueError, r"row 1: key number 18446744073709551615 is not in"),
+        ([0, 2**70], "ab", ValueError, r"key numbers\[1\] = \d+ is out of range"),
+        ([[0], [1, 2]], "ab", ValueError, "key numbers must be a regular array of integers"),
+        ([True, False], "ab", TypeError, "key numbers must be integers, got .*bool"),
+        (None, "ab", TypeError, "key numbers must be integers, got None"),
+        (1, "a", ValueError, "one dimension"),
+        ([0, 1], None, TypeError, "names must be an iterable of str, not None"),
+        ([0, 1], 5, TypeError, "names must be an iterable of str, not 5"),
+        ([0, 1], ["a", b"b"], TypeError, "name 1 must be a str, not bytes"),
+        ([0, 1], ["a", "\ud800"], ValueError, "name 1 cannot be encoded as UTF-8"),
+    ],
+)
+def test_making_items(
+    trie: LoudsTrie, numbers: Any, names: Any, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        ItemMap(trie, numbers, list(names) if isinstance(names, str) else names)
+
+
+@pytest.mark.parametrize("index", [None, 5, "x", KeyTable.from_sequences(KEYS)])
+def test_items_of_what_is_no_index(index: Any) -> None:
+    with pytest.raises(TypeError, match=r"expected an index such as LoudsTrie, not \w+"):
+        ItemMap(index, [0], ["a"])
+
+
+def test_items_of_any_integers(trie: LoudsTrie) -> None:
+    want = [ItemMap(trie, [3, 0, 1], list("abc")).items(i) for i in range(4)]
+    for numbers in odd_arrays([3, 0, 1]):
+        items = ItemMap(trie, numbers, iter("abc"))
+        assert [items.items(i) for i in range(4)] == want

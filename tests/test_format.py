@@ -187,6 +187,45 @@ def test_failing_half_way_leaves_nothing_and_the_older_file(
     assert not there or path.read_bytes() == b"older"
 
 
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_the_last_steps_of_writing_may_fail_too(
+    trie: LoudsTrie, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, there: bool
+) -> None:
+    path = tmp_path / "index.safetensors"
+    if there:
+        path.write_bytes(b"older")
+
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        with pytest.raises(OSError, match=r"Input/output error.*index\.safetensors"):
+            trie.save(path)
+    assert files_in(tmp_path) == (["index.safetensors"] if there else [])
+    assert not there or path.read_bytes() == b"older"
+    trie.save(path)
+    assert verify(path).n_keys == len(KEYS)
+
+
+@pytest.mark.parametrize("name", [os.fsdecode(b"\xff"), "line\nfeed", "\u00e9", " ", "-"])
+def test_odd_names(trie: LoudsTrie, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    trie.save(path)
+    assert verify(path).n_keys == load(path, mmap=False).n_keys == len(KEYS)
+    assert files_in(tmp_path) == [name]
+    path.write_bytes(b"x")
+    with pytest.raises(FormatError, match="safetensors"):
+        load(path)
+
+
+def test_names_that_cannot_be(trie: LoudsTrie) -> None:
+    for call in (trie.save, load, verify):
+        with pytest.raises(ValueError, match="null byte"):
+            call("a\0b")
+
+
 FULL_DISK = """
 import resource, signal, sys
 from succinct import KeyTable, LoudsTrie

@@ -153,8 +153,12 @@ def test_an_array_more_does_no_harm(path: Path) -> None:
         ({"format_version": "1.0"}, "format version is '1.0'"),
         ({"format_version": "²"}, "format version"),
         ({"format_version": "1" * 5000}, "format version"),
+        ({"format_version": "0000000012"}, "format version is '0000000012'"),
+        ({"format_version": "\u0661"}, "format version"),
         ({"kind": None}, "unknown kind of index ''; known are LoudsTrie"),
         ({"kind": "Index"}, "unknown kind of index 'Index'"),
+        ({"kind": "x" * 5000}, "unknown kind of index 'xxx"),
+        ({"format": "x" * 5000}, "expected an index file of succinct-tries.*'xxx"),
         ({"params": None}, "no JSON object 'params'"),
         ({"params": "[]"}, "no JSON object 'params'"),
         ({"params": "[" * 100_000}, "no JSON object 'params'"),
@@ -169,8 +173,9 @@ def test_an_array_more_does_no_harm(path: Path) -> None:
 def test_metadata_is_checked(path: Path, metadata: dict[str, Any], words: str) -> None:
     params, arrays, _ = content(path)
     write(path, params, arrays, metadata)
-    with pytest.raises(FormatError, match=words):
+    with pytest.raises(FormatError, match=words) as raised:
         load(path)
+    assert len(str(raised.value)) < 300 + len(str(path))
 
 
 def test_a_file_cut_short_or_longer(path: Path) -> None:

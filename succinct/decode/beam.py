@@ -11,6 +11,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from succinct import _args
 from succinct.decode.result import BeamResult
 
 _MAX_TOKEN = 2**32 - 2
@@ -101,7 +102,7 @@ def beam_search(
     """
     if not (hasattr(index, "lanes") and hasattr(index, "lane_arrays")):
         raise TypeError(f"index: expected an index such as LoudsTrie, got {type(index).__name__}")
-    if duplicates not in ("error", "first"):
+    if not isinstance(duplicates, str) or duplicates not in ("error", "first"):
         raise ValueError(f'duplicates: expected "error" or "first", got {duplicates!r}')
     min_token = _threshold("min_token_logprob", min_token_logprob)
     min_sum = _threshold("min_logprob", min_logprob)
@@ -141,11 +142,23 @@ def beam_search(
     return _joined(_in_threads(search_part, len(tokens), threads))
 
 
+def _number(name: str, value: float) -> float:
+    try:
+        if isinstance(value, (str, bytes)):  # float() would read it
+            raise TypeError
+        return float(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected a number, got {type(value).__name__}") from None
+    except OverflowError:
+        raise ValueError(f"{name}: expected a number that fits a float") from None
+
+
 def _threshold(name: str, value: float) -> np.float32:
-    if isnan(value):
+    number = _number(name, value)
+    if isnan(number):
         raise ValueError(f"{name} is nan")
     with np.errstate(over="ignore", under="ignore"):
-        return np.float32(value)
+        return np.float32(number)
 
 
 def _at_least_one(name: str, value: SupportsIndex) -> int:
@@ -180,7 +193,7 @@ def _read_widths(beam_width: int | Sequence[int], n_steps: int) -> list[int]:
 
 def _length_factors(length_penalty: float, n_steps: int) -> NDArray[np.float64]:
     """What to multiply the sum of a key of each length by; entry 0 is not used."""
-    penalty = float(length_penalty)
+    penalty = _number("length_penalty", length_penalty)
     if not isfinite(penalty):
         raise ValueError(f"length_penalty: expected a finite number, got {penalty}")
     factors = np.ones(n_steps + 1)
@@ -202,6 +215,9 @@ def _as_array(name: str, values: ArrayLike, kinds: str, what: str) -> NDArray[An
         raise ValueError(f"{name}: expected an array, got rows of different lengths") from None
     if array.size == 0 and not isinstance(values, np.ndarray):
         array = array.astype(np.int64)
+    if kinds == "iu" and array.dtype.kind in "fO" and not isinstance(values, np.ndarray):
+        # A list of small and of large integers, which numpy makes floats or objects.
+        array = _args.integers(values, name)
     if array.dtype.kind not in kinds:
         raise TypeError(f"{name}: expected {what}, got {array.dtype}")
     return array

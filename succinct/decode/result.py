@@ -201,7 +201,10 @@ class BeamResult:
         """Results of one query, or a list of them; negative numbers count from the end."""
         if isinstance(query, slice):
             return [self[q] for q in range(*query.indices(len(self)))]
-        q = as_int(query)
+        try:
+            q = as_int(query)
+        except TypeError:
+            raise TypeError(f"query: expected an int, got {type(query).__name__}") from None
         if not -len(self) <= q < len(self):
             raise IndexError(f"query {q} of a result of {len(self)} queries")
         q %= len(self)
@@ -295,9 +298,13 @@ def _joined(parts: list[Any], dtype: Any) -> Any:
 
 def _view(data: bytes | bytearray | memoryview) -> memoryview:
     try:
-        return memoryview(data).cast("B")
+        view = memoryview(data)
+        # An array of anything else (of Python objects, say) is no record, whatever it holds.
+        if view.format in ("B", "b", "c"):
+            return view.cast("B")
     except TypeError:
-        raise TypeError(f"expected contiguous bytes, got {type(data).__name__}") from None
+        pass
+    raise TypeError(f"expected contiguous bytes, got {type(data).__name__}")
 
 
 def _read_count(view: memoryview, where: str) -> int:
@@ -341,6 +348,8 @@ def _read_record(view: memoryview, where: str) -> QueryResult:
 def _look_up(
     index: Any, sequences: list[tuple[int, ...]], where: str
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    if not (hasattr(index, "key_ids") and hasattr(index, "walk")):
+        raise TypeError(f"index: expected an index such as LoudsTrie, got {type(index).__name__}")
     if not sequences:
         return np.empty(0, np.int64), np.empty(0, np.uint64)
     key_ids = np.asarray(index.key_ids(sequences), np.int64)

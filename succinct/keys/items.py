@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .. import _args
 from ..errors import FormatError
 from .names import Names, packed_offsets
 from .table import KeyTable
@@ -62,9 +64,9 @@ class ItemMap:
     def __init__(
         self, index: KeyNumbering, keys: KeyTable | ArrayLike, names: Iterable[str]
     ) -> None:
-        ids = keys.key_ids if isinstance(keys, KeyTable) else np.asarray(keys)
-        if ids.dtype.kind not in "iu" and ids.size:
-            raise TypeError(f"key numbers must be integers, not {ids.dtype}")
+        if not (hasattr(index, "n_keys") and hasattr(index, "from_table_ids")):
+            raise TypeError(f"expected an index such as LoudsTrie, not {type(index).__name__}")
+        ids = keys.key_ids if isinstance(keys, KeyTable) else _args.integers(keys, "key numbers")
         if ids.ndim != 1:
             raise ValueError(f"key numbers must have one dimension, not shape {ids.shape}")
         outside = (ids < 0) | (ids >= index.n_keys)
@@ -110,7 +112,15 @@ class ItemMap:
         ------
         IndexError
             The index has no key of that number.
+        TypeError
+            It is not an integer.
         """
+        try:
+            key_number = operator.index(key_number)
+        except TypeError:
+            raise TypeError(
+                f"key number must be an integer, not {type(key_number).__name__}"
+            ) from None
         n_keys = len(self._offsets) - 1
         if not 0 <= key_number < n_keys:
             raise IndexError(f"key number {key_number} is not in [0, {n_keys})")

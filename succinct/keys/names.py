@@ -33,6 +33,8 @@ class Names(Sequence[str]):
             return names
         if isinstance(names, str | bytes):
             raise TypeError(f"names must be an iterable of str, not a {type(names).__name__}")
+        if not isinstance(names, Iterable):
+            raise TypeError(f"names must be an iterable of str, not {names!r:.50}")
         builder = NamesBuilder()
         builder.extend(names)
         return builder.finish()
@@ -81,7 +83,11 @@ class NamesBuilder:
             if not isinstance(name, str):
                 row = self._count + len(lengths)
                 raise TypeError(f"name {row} must be a str, not {type(name).__name__} {name!r}")
-            encoded = name.encode()
+            try:
+                encoded = name.encode()
+            except UnicodeEncodeError as error:
+                row = self._count + len(lengths)
+                raise ValueError(f"name {row} cannot be encoded as UTF-8: {error}") from None
             lengths.append(len(encoded))
             self._text += encoded
         self.extend_encoded(b"", np.array(lengths, np.int64))
