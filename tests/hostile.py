@@ -222,7 +222,7 @@ def damage_items(rng: np.random.Generator, parts: Content) -> None:
         if name in arrays and rng.random() < 0.7:
             array = arrays[name]
             arrays[name] = np.frombuffer(rng.bytes(array.nbytes), array.dtype).copy()
-            if name != "items/text":
+            if name != "items/text" and array.ndim == 1 and array.size:
                 arrays[name][[0, -1]] = array[[0, -1]]
 
 
