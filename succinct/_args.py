@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+#: The largest token; 2**32 - 1 is left to packed forms that need a mark for none.
 MAX_TOKEN = 2**32 - 2
 
 

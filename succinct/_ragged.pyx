@@ -1,12 +1,32 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Plain Python sequences as one ragged array."""
+"""Tokens out of plain Python sequences."""
 
 from cpython.list cimport PyList_CheckExact
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
+from cpython.number cimport PyNumber_AsSsize_t
 from cpython.tuple cimport PyTuple_CheckExact
 from libc.stdint cimport int64_t, uint32_t
 
 import numpy as np
+
+
+cdef int64_t as_token(object item, object items) except -1:
+    cdef int overflow = 0
+    cdef int64_t token
+    if PyLong_CheckExact(item):
+        token = PyLong_AsLongLongAndOverflow(item, &overflow)
+        if 0 <= token < 0xffffffff and overflow == 0:
+            return token
+    token = -1
+    try:
+        token = PyNumber_AsSsize_t(item, OverflowError)
+    except OverflowError:
+        pass
+    if not 0 <= token < 0xffffffff:
+        shown = repr(items) if len(items) <= 20 else \
+            f"{list(items[:20])} and {len(items) - 20} more"
+        raise ValueError(f"token {item} in {shown} is out of range (0..2**32 - 2)")
+    return token
 
 
 def flatten(list sequences):

@@ -52,8 +52,10 @@ cdef extern from "succinct/bits/kernels.h" nogil:
         int level
         bits_query_t rank1, rank0, select1, select0
         bits_batch_t rank1_batch, rank0_batch, select1_batch, select0_batch
+        bits_query_t next_zero, next_one
+        bits_batch_t next_zero_batch, next_one_batch
         packed_batch_t packed_batch
-        ef_query_t ef_get, ef_rank
+        ef_query_t ef_get
         ef_batch_t ef_get_batch
         ef_values_t ef_rank_batch, ef_next_batch
     const bits_kernels_t *kernels_for(const char *) noexcept

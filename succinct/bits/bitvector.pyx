@@ -27,24 +27,6 @@ cdef uint64_t plain_int(object i) noexcept:
     return <uint64_t>value if value >= 0 else <uint64_t>-1
 
 
-cdef size_t next_zero_batch(const bitvector_t *v, const int64_t *q, int64_t *out, size_t n,
-                            uint64_t limit) noexcept nogil:
-    cdef size_t i = 0
-    while i < n and <uint64_t>q[i] < limit:
-        out[i] = <int64_t>bits_next_zero(v, <uint64_t>q[i])
-        i += 1
-    return i
-
-
-cdef size_t next_one_batch(const bitvector_t *v, const int64_t *q, int64_t *out, size_t n,
-                           uint64_t limit) noexcept nogil:
-    cdef size_t i = 0
-    while i < n and <uint64_t>q[i] < limit:
-        out[i] = <int64_t>bits_next_one(v, <uint64_t>q[i])
-        i += 1
-    return i
-
-
 cdef const bits_kernels_t *kernels = NULL
 
 
@@ -373,11 +355,13 @@ cdef class BitVector:
 
     def next_zero(self, i, out=None):
         """The first position >= i whose bit is zero, or len. `out` as in :meth:`rank1`."""
-        return self._query(bits_next_zero, next_zero_batch, i, out, self.v.length + 1, "position")
+        return self._query(kernels.next_zero, kernels.next_zero_batch, i, out, self.v.length + 1,
+                           "position")
 
     def next_one(self, i, out=None):
         """The first position >= i whose bit is one, or len. `out` as in :meth:`rank1`."""
-        return self._query(bits_next_one, next_one_batch, i, out, self.v.length + 1, "position")
+        return self._query(kernels.next_one, kernels.next_one_batch, i, out, self.v.length + 1,
+                           "position")
 
     def to_bools(self, at=slice(None)):
         """The bits, or a slice of them, as a bool array."""

@@ -130,6 +130,13 @@ V4_INLINE uint64_t bits_select0_v4(const bitvector_t *v, uint64_t k) { return se
 
 #endif
 
+/* The addresses of the versions of something, in the order of isa_names. */
+#ifdef X86
+#define ISA_VERSIONS(NAME) &NAME##_portable, &NAME##_v3, &NAME##_v4
+#else
+#define ISA_VERSIONS(NAME) &NAME##_portable
+#endif
+
 /* The place in isa_names of the best instruction set that this processor runs, or of the named
  * one; -1 if it is unknown or the processor does not run it. */
 static inline int isa_level(const char *name) {

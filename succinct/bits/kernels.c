@@ -15,16 +15,13 @@ static inline uint64_t rank0_of(const bitvector_t *v, uint64_t i) { return i - b
         return i;                                                                           \
     }
 
-typedef uint64_t (*select_t)(const bitvector_t *, uint64_t);
-#define INLINE static inline __attribute__((always_inline))
-
-INLINE uint64_t ef_get(const elias_fano_t *e, uint64_t i, select_t select1) {
+INLINE uint64_t ef_get(const elias_fano_t *e, uint64_t i, bits_query_t select1) {
     return ((select1(&e->high, i) - i) << e->low.width) | packed_get(&e->low, i);
 }
 
 /* Values smaller than x: those of lower buckets, then those in the bucket of x. `*bit` is where
  * the next value's one is in the high bits, or the zero that ends the bucket. */
-INLINE uint64_t ef_rank(const elias_fano_t *e, uint64_t x, select_t select0, uint64_t *bit) {
+INLINE uint64_t ef_rank(const elias_fano_t *e, uint64_t x, bits_query_t select0, uint64_t *bit) {
     uint64_t bucket = x >> e->low.width, rest = x & e->low.mask, begin, at;
     *bit = e->high.length;
     if (bucket >= e->high.length - e->high.ones) return e->low.length;
@@ -45,7 +42,7 @@ INLINE uint64_t ef_rank(const elias_fano_t *e, uint64_t x, select_t select0, uin
     return begin - bucket;
 }
 
-INLINE uint64_t ef_next(const elias_fano_t *e, uint64_t x, select_t select0) {
+INLINE uint64_t ef_next(const elias_fano_t *e, uint64_t x, bits_query_t select0) {
     uint64_t bit, i = ef_rank(e, x, select0, &bit);
     if (i >= e->low.length) return UINT64_MAX;
     bit = bits_next_one(&e->high, bit);
@@ -64,10 +61,6 @@ INLINE uint64_t ef_next(const elias_fano_t *e, uint64_t x, select_t select0) {
     }                                                                                       \
     TARGET static uint64_t ef_get_##SUFFIX(const elias_fano_t *e, uint64_t i) {             \
         return ef_get(e, i, SELECT1);                                                       \
-    }                                                                                       \
-    TARGET static uint64_t ef_rank_##SUFFIX(const elias_fano_t *e, uint64_t x) {            \
-        uint64_t bit;                                                                       \
-        return ef_rank(e, x, SELECT0, &bit);                                                \
     }                                                                                       \
     TARGET static size_t ef_get_##SUFFIX##_batch(const elias_fano_t *e, const int64_t *q,   \
                                                  uint64_t *out, size_t n) {                 \
@@ -93,8 +86,10 @@ INLINE uint64_t ef_next(const elias_fano_t *e, uint64_t x, select_t select0) {
         rank1_##SUFFIX, rank0_##SUFFIX, select1_##SUFFIX, select0_##SUFFIX,                 \
         rank1_##SUFFIX##_batch, rank0_##SUFFIX##_batch, select1_##SUFFIX##_batch,           \
         select0_##SUFFIX##_batch,                                                           \
+        next_zero_##SUFFIX, next_one_##SUFFIX,                                              \
+        next_zero_##SUFFIX##_batch, next_one_##SUFFIX##_batch,                              \
         packed_##SUFFIX,                                                                    \
-        ef_get_##SUFFIX, ef_rank_##SUFFIX,                                                  \
+        ef_get_##SUFFIX,                                                                    \
         ef_get_##SUFFIX##_batch, ef_rank_##SUFFIX##_batch, ef_next_##SUFFIX##_batch,        \
     };
 
@@ -102,6 +97,8 @@ QUERY(rank1_portable, PORTABLE, bits_rank1)
 QUERY(rank0_portable, PORTABLE, rank0_of)
 QUERY(select1_portable, PORTABLE, bits_select1)
 QUERY(select0_portable, PORTABLE, bits_select0)
+QUERY(next_zero_portable, PORTABLE, bits_next_zero)
+QUERY(next_one_portable, PORTABLE, bits_next_one)
 KERNELS(portable, 0, PORTABLE, bits_select1, bits_select0)
 
 #ifdef X86
@@ -110,24 +107,22 @@ QUERY(rank1_v3, V3, bits_rank1)
 QUERY(rank0_v3, V3, rank0_of)
 QUERY(select1_v3, V3, bits_select1_v3)
 QUERY(select0_v3, V3, bits_select0_v3)
+QUERY(next_zero_v3, V3, bits_next_zero)
+QUERY(next_one_v3, V3, bits_next_one)
 KERNELS(v3, 1, V3, bits_select1_v3, bits_select0_v3)
 
 QUERY(rank1_v4, V4, bits_rank1_v4)
 QUERY(rank0_v4, V4, bits_rank0_v4)
 QUERY(select1_v4, V4, bits_select1_v4)
 QUERY(select0_v4, V4, bits_select0_v4)
+QUERY(next_zero_v4, V4, bits_next_zero)
+QUERY(next_one_v4, V4, bits_next_one)
 KERNELS(v4, 2, V4, bits_select1_v4, bits_select0_v4)
 
 #endif
 
 const bits_kernels_t *kernels_for(const char *name) {
-    static const bits_kernels_t *const kernels[] = {
-        &kernels_portable,
-#ifdef X86
-        &kernels_v3,
-        &kernels_v4,
-#endif
-    };
+    static const bits_kernels_t *const kernels[] = {ISA_VERSIONS(kernels)};
     int level = isa_level(name);
     return level < 0 ? NULL : kernels[level];
 }

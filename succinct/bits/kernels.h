@@ -8,7 +8,6 @@
 
 #include "succinct/bits/rank_select.h"
 
-typedef uint64_t (*bits_query_t)(const bitvector_t *, uint64_t);
 typedef size_t (*packed_batch_t)(const packed_t *, const int64_t *, uint64_t *, size_t);
 typedef size_t (*ef_batch_t)(const elias_fano_t *, const int64_t *, uint64_t *, size_t);
 typedef uint64_t (*ef_query_t)(const elias_fano_t *, uint64_t);
@@ -20,8 +19,10 @@ typedef struct {
     int level; /* of the instruction set, see isa_names */
     bits_query_t rank1, rank0, select1, select0;
     bits_batch_t rank1_batch, rank0_batch, select1_batch, select0_batch;
+    bits_query_t next_zero, next_one;
+    bits_batch_t next_zero_batch, next_one_batch;
     packed_batch_t packed_batch; /* up to the first position that is out of range */
-    ef_query_t ef_get, ef_rank;
+    ef_query_t ef_get;
     ef_batch_t ef_get_batch; /* likewise */
     ef_values_t ef_rank_batch, ef_next_batch;
 } bits_kernels_t;

@@ -21,6 +21,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#define INLINE static inline __attribute__((always_inline))
+
 #define BLOCK_SHIFT 9          /* 512 bits */
 #define BLOCK_WORDS 8
 #define SUPER_SHIFT 23         /* blocks in a superblock */
@@ -37,6 +39,10 @@ typedef struct {
     uint32_t shift1;
     uint32_t shift0;
 } bitvector_t;
+
+/* A query of one position or number. Functions built on queries take them as parameters, so that
+ * each instruction set inlines its own. */
+typedef uint64_t (*bits_query_t)(const bitvector_t *, uint64_t);
 
 static inline uint32_t popcount64(uint64_t x) { return (uint32_t)__builtin_popcountll(x); }
 

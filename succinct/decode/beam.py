@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from succinct import _args
 from succinct.decode.result import BeamResult
 
-_MAX_TOKEN = 2**32 - 2
 # Sorts behind every proposal.
 _ABSENT = np.uint64(2**64 - 1)
 # Ranks of a beam and of a proposal are packed in 32 bits together.
@@ -261,13 +260,17 @@ def _sort_proposals(
     padding = values == -inf
     if ids.dtype.itemsize == 8 or ids.dtype.kind == "i":
         # Comparisons with plain ints are exact for every dtype.
-        outside = ~padding & ((ids < 0) | (ids > _MAX_TOKEN))
+        outside = ~padding & ((ids < 0) | (ids > _args.MAX_TOKEN))
         if outside.any():
             at = _first(outside)
-            raise ValueError(f"token_ids[{_place(*at)}]: expected 0 to {_MAX_TOKEN}, got {ids[at]}")
-    elif ids.dtype.itemsize == 4 and (~padding & (ids > _MAX_TOKEN)).any():
-        at = _first(~padding & (ids > _MAX_TOKEN))
-        raise ValueError(f"token_ids[{_place(*at)}]: expected 0 to {_MAX_TOKEN}, got {ids[at]}")
+            raise ValueError(
+                f"token_ids[{_place(*at)}]: expected 0 to {_args.MAX_TOKEN}, got {ids[at]}"
+            )
+    elif ids.dtype.itemsize == 4 and (~padding & (ids > _args.MAX_TOKEN)).any():
+        at = _first(~padding & (ids > _args.MAX_TOKEN))
+        raise ValueError(
+            f"token_ids[{_place(*at)}]: expected 0 to {_args.MAX_TOKEN}, got {ids[at]}"
+        )
 
     # Token above, position below: one sort orders the tokens and keeps repeated ones in order.
     keys = ids.astype(np.uint64) << np.uint64(32)

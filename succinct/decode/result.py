@@ -9,9 +9,8 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from succinct._args import MAX_TOKEN
 from succinct.errors import FormatError
-
-_MAX_TOKEN = 2**32 - 2
 
 
 class QueryResult:
@@ -332,9 +331,9 @@ def _read_record(view: memoryview, where: str) -> QueryResult:
     if any(end <= start for start, end in itertools.pairwise(ends)):
         raise FormatError(f"{where}: the ends of the sequences do not ascend")
     tokens = np.frombuffer(view[body:], "<u4")
-    if tokens.size and int(tokens.max()) > _MAX_TOKEN:
+    if tokens.size and int(tokens.max()) > MAX_TOKEN:
         raise FormatError(
-            f"{where}: expected tokens up to {_MAX_TOKEN}, got {int(tokens.max())} "
+            f"{where}: expected tokens up to {MAX_TOKEN}, got {int(tokens.max())} "
             f"at {int(tokens.argmax())}"
         )
     best_first = [tokens[ends[i] : ends[i + 1]] for i in reversed(range(n))]

@@ -10,10 +10,9 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _scan
+from succinct._args import MAX_TOKEN
 
-MAX_TOKEN = 2**32 - 2
-"""The largest token; the value above it is left to packed forms that need a mark for 'none'."""
+from . import _scan
 
 Tokens = NDArray[np.unsignedinteger[Any]]
 NO_OFFSETS: NDArray[np.int64] = np.zeros(0, np.int64)

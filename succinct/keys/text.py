@@ -11,10 +11,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from succinct._args import MAX_TOKEN
+
 from . import _scan
 from .files import Path, Progress, blocks
 from .names import NamesBuilder
-from .sequences import MAX_TOKEN, Sequences, chunks_of, from_flat_arrays, narrowed
+from .sequences import Sequences, chunks_of, from_flat_arrays, narrowed
 
 Tokenizer = Path | Callable[[str], Iterable[int]]
 

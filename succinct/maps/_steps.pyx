@@ -5,12 +5,11 @@
 Arguments are arrays of the right type, checked by the caller; states are checked by `bad_state`.
 """
 
-from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
-from cpython.number cimport PyNumber_AsSsize_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from succinct._ragged cimport as_token
 from succinct.bits.bitvector cimport (
-    BitVector, bits_rank1, bits_select0, bits_select1, bitvector_t, isa_level,
+    BitVector, bits_query_t, bits_rank1, bits_select0, bits_select1, bitvector_t, isa_level,
 )
 
 import numpy as np
@@ -36,20 +35,21 @@ cdef extern from "succinct/maps/steps.h" nogil:
                        size_t) noexcept nogil
         void (*keys)(const steps_t *, const int64_t *, const int64_t *, uint32_t *,
                      size_t) noexcept nogil
-    ctypedef uint64_t (*query_t)(const bitvector_t *, uint64_t) noexcept nogil
     const uint64_t DEAD, NOWHERE
     const steps_kernels_t *steps_kernels_for(int) noexcept
     uint64_t steps_depth(const steps_t *, uint64_t) noexcept
     uint64_t steps_entry(const steps_t *, uint64_t, uint64_t) noexcept
-    uint64_t steps_row(const steps_t *, uint64_t, uint64_t, query_t, query_t, query_t) noexcept
-    uint64_t steps_entries(const steps_t *, const step_t *, uint64_t, uint64_t *, query_t,
-                           query_t, query_t) noexcept
-    uint64_t steps_token(const steps_t *, const step_t *, uint64_t, uint64_t, uint64_t *, query_t,
-                         query_t, query_t) noexcept
-    uint64_t steps_parent(const steps_t *, const step_t *, uint64_t, uint64_t *, query_t, query_t,
-                          query_t) noexcept
-    int steps_is_key(const steps_t *, const step_t *, uint64_t, query_t) noexcept
-    uint64_t steps_key(const steps_t *, uint64_t, uint64_t *, query_t, query_t, query_t) noexcept
+    uint64_t steps_row(const steps_t *, uint64_t, uint64_t, bits_query_t, bits_query_t,
+                       bits_query_t) noexcept
+    uint64_t steps_entries(const steps_t *, const step_t *, uint64_t, uint64_t *, bits_query_t,
+                           bits_query_t, bits_query_t) noexcept
+    uint64_t steps_token(const steps_t *, const step_t *, uint64_t, uint64_t, uint64_t *,
+                         bits_query_t, bits_query_t, bits_query_t) noexcept
+    uint64_t steps_parent(const steps_t *, const step_t *, uint64_t, uint64_t *, bits_query_t,
+                          bits_query_t, bits_query_t) noexcept
+    int steps_is_key(const steps_t *, const step_t *, uint64_t, bits_query_t) noexcept
+    uint64_t steps_key(const steps_t *, uint64_t, uint64_t *, bits_query_t, bits_query_t,
+                       bits_query_t) noexcept
 
 
 cdef struct Family:
@@ -60,30 +60,6 @@ cdef struct Family:
 
 cdef enum:
     SHORT = 64  # sequences up to this length are looked up in one call
-
-
-cdef inline int64_t as_token(item, items) except -1:
-    """A token of a list or tuple."""
-    cdef int overflow = 0
-    cdef int64_t token
-    if PyLong_CheckExact(item):
-        token = PyLong_AsLongLongAndOverflow(item, &overflow)
-        if 0 <= token < 0xffffffff and overflow == 0:
-            return token
-    return as_index(item, items)
-
-
-cdef int64_t as_index(item, items) except -1:
-    cdef int64_t token = -1
-    try:
-        token = PyNumber_AsSsize_t(item, OverflowError)
-    except OverflowError:
-        pass
-    if not 0 <= token < 0xffffffff:
-        shown = repr(items) if len(items) <= 20 else \
-            f"{list(items[:20])} and {len(items) - 20} more"
-        raise ValueError(f"token {item} in {shown} is out of range (0..2**32 - 2)")
-    return token
 
 
 cdef class StepsCore:

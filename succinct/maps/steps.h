@@ -56,11 +56,9 @@ typedef struct {
     uint64_t vocab_at, vocab_width, vocab_size; /* DAC: tokens by frequency, in values */
 } steps_t;
 
-#define INLINE static inline __attribute__((always_inline))
 
-/* Rank and select are parameters, so that each instruction set inlines its own. */
-typedef uint64_t (*query_t)(const bitvector_t *, uint64_t);
-#define QUERIES query_t rank1, query_t select1, query_t select0
+/* Rank and select, as parameters (see bits_query_t). */
+#define QUERIES bits_query_t rank1, bits_query_t select1, bits_query_t select0
 #define Q rank1, select1, select0
 
 /* ---- integers -------------------------------------------------------------------------------- */
@@ -106,7 +104,7 @@ INLINE uint64_t steps_row(const steps_t *t, uint64_t depth, uint64_t e, QUERIES)
 }
 
 /* The entry of row p above a level; the reverse of steps_row. */
-INLINE uint64_t steps_entry_of_row(const steps_t *t, uint64_t depth, uint64_t p, query_t select1) {
+INLINE uint64_t steps_entry_of_row(const steps_t *t, uint64_t depth, uint64_t p, bits_query_t select1) {
     const step_t *s = t->step + depth - 1;
     if (depth == 0) return 0;
     if (s->inner_rows == s->entries) return p;
@@ -177,7 +175,7 @@ INLINE uint64_t steps_entries(const steps_t *t, const step_t *s, uint64_t p, uin
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-INLINE uint64_t steps_dac(const steps_t *t, const step_t *s, uint64_t e, query_t rank1) {
+INLINE uint64_t steps_dac(const steps_t *t, const step_t *s, uint64_t e, bits_query_t rank1) {
     uint64_t code = values_get(t->values, s->tokens_at + e * s->width, s->width);
     if (s->width2 && bits_get(&t->bits, s->more2_at + e)) {
         e = rank1(&t->bits, s->more2_at + e) - s->more2_ones;
@@ -228,7 +226,7 @@ INLINE uint64_t steps_narrow(const steps_t *t, const step_t *s, uint64_t p, uint
 
 /* The entry of the token, or NOWHERE. */
 INLINE uint64_t steps_pick(const steps_t *t, const step_t *s, uint64_t first, uint64_t end,
-                           uint64_t token, query_t rank1) {
+                           uint64_t token, bits_query_t rank1) {
     if (first == end) return NOWHERE;
     if (s->kind == BITMAP)
         return bits_get(&t->bits, first) ? rank1(&t->bits, first) - s->tree_ones : NOWHERE;
@@ -369,7 +367,7 @@ INLINE uint64_t steps_parent(const steps_t *t, const step_t *s, uint64_t e, uint
 /* ---- keys ------------------------------------------------------------------------------------ */
 
 /* Whether entry e of a level is a key: every one without continuations is. */
-INLINE int steps_is_key(const steps_t *t, const step_t *s, uint64_t e, query_t rank1) {
+INLINE int steps_is_key(const steps_t *t, const step_t *s, uint64_t e, bits_query_t rank1) {
     uint64_t p = e;
     if (s->inner_rows == 0) return 1;
     if (s->inner_rows < s->entries) {
@@ -382,7 +380,7 @@ INLINE int steps_is_key(const steps_t *t, const step_t *s, uint64_t e, query_t r
 }
 
 /* Keys on the level before entry e <= entries. */
-INLINE uint64_t steps_keys_before(const steps_t *t, const step_t *s, uint64_t e, query_t rank1) {
+INLINE uint64_t steps_keys_before(const steps_t *t, const step_t *s, uint64_t e, bits_query_t rank1) {
     uint64_t p = e;
     if (s->inner_rows < s->entries)
         p = s->inner_rows ? rank1(&t->bits, s->inner_at + e) - s->inner_ones : 0;
@@ -393,7 +391,7 @@ INLINE uint64_t steps_keys_before(const steps_t *t, const step_t *s, uint64_t e,
 }
 
 /* The number of the key that entry e is, a prefix of length `depth`; or -1. */
-INLINE int64_t steps_number(const steps_t *t, uint64_t depth, uint64_t e, query_t rank1) {
+INLINE int64_t steps_number(const steps_t *t, uint64_t depth, uint64_t e, bits_query_t rank1) {
     const step_t *s = t->step + depth - 1;
     if (depth == 0 || !steps_is_key(t, s, e, rank1)) return -1;
     return (int64_t)(s->first_key + steps_keys_before(t, s, e, rank1));

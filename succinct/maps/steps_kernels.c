@@ -109,12 +109,6 @@ TABLE(v4, v3) /* one query alone is answered sooner by scalar code: its branches
 #endif
 
 const steps_kernels_t *steps_kernels_for(int level) {
-    static const steps_kernels_t *const kernels[] = {
-        &kernels_portable,
-#ifdef X86
-        &kernels_v3,
-        &kernels_v4,
-#endif
-    };
+    static const steps_kernels_t *const kernels[] = {ISA_VERSIONS(kernels)};
     return kernels[level];
 }

@@ -6,12 +6,12 @@ Arguments are arrays of the right type, checked by the caller; what a state or a
 is checked here, since neither a caller's states nor the contents of a file are trusted.
 """
 
-from cpython.number cimport PyNumber_AsSsize_t
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from succinct._ragged cimport as_token
 from succinct.bits.bitvector cimport (
-    BitVector, bits_get, bits_next_one, bits_rank1, bits_select1, bitvector_t, isa_level,
-    packed_get, packed_t, popcount64,
+    BitVector, bits_get, bits_next_one, bits_query_t, bits_rank1, bits_select1, bitvector_t,
+    isa_level, packed_get, packed_t, popcount64,
 )
 from succinct.bits.packed cimport PackedArray
 
@@ -37,7 +37,6 @@ cdef extern from "succinct/trie/louds.h" nogil:
         number_t number
         advance_t advance
         lookup_t lookup
-    ctypedef uint64_t (*select_t)(const bitvector_t *, uint64_t) noexcept nogil
     const uint64_t NODE_MASK, ONE_PLACE, DEAD, NOWHERE
     const int PLACE_SHIFT
     const louds_kernels_t *louds_kernels_for(int) noexcept
@@ -49,7 +48,7 @@ cdef extern from "succinct/trie/louds.h" nogil:
     uint64_t louds_after(const louds_t *, uint64_t, uint64_t) noexcept
     uint64_t louds_place(const louds_t *, uint64_t) noexcept
     int louds_is_state(const louds_t *, uint64_t) noexcept
-    uint64_t louds_children(const louds_t *, uint64_t, uint64_t *, select_t) noexcept
+    uint64_t louds_children(const louds_t *, uint64_t, uint64_t *, bits_query_t) noexcept
     int louds_is_key(const louds_t *, uint64_t) noexcept
 
 
@@ -74,11 +73,6 @@ def is_tree(BitVector topology):
                 excess += 1 if bits_get(v, i) else -1
                 i += 1
     return i == v.length and excess == -1
-
-
-cdef str _shown(items):
-    """A sequence for an error message, cut if it is long."""
-    return repr(items) if len(items) <= 20 else f"{list(items[:20])} and {len(items) - 20} more"
 
 
 cdef class LoudsCore:
@@ -136,15 +130,8 @@ cdef class LoudsCore:
     cpdef uint64_t walk_items(self, items) except? 0xdead:
         """The state of a prefix given as a list or tuple of integers."""
         cdef uint64_t state = 0
-        cdef int64_t token
         for item in items:
-            try:
-                token = PyNumber_AsSsize_t(item, OverflowError)
-            except OverflowError:
-                token = -1
-            if not 0 <= token < 0xffffffff:
-                raise ValueError(f"token {item} in {_shown(items)} is out of range (0..2**32 - 2)")
-            state = self.kernels.step(&self.t, state, token)
+            state = self.kernels.step(&self.t, state, as_token(item, items))
         return state
 
     def find(self, items):
@@ -194,7 +181,7 @@ cdef class LoudsCore:
 
     def expand(self, uint64_t state):
         """Whether a state is that of a key, the tokens and the states of its continuations."""
-        cdef uint64_t v, k, at, end
+        cdef uint64_t v, k, at, end, child
         cdef list tokens = [], states = []
         if state > NODE_MASK:
             at = louds_place(&self.t, state)
@@ -204,9 +191,10 @@ cdef class LoudsCore:
         else:
             end = louds_children(&self.t, state, &v, bits_select0)
             for k in range(v, end):
-                if louds_entered(&self.t, k) != DEAD:  # else a link of a damaged file
+                child = louds_entered(&self.t, k)
+                if child != DEAD:  # else a link of a damaged file
                     tokens.append(louds_label(&self.t, k))
-                    states.append(louds_entered(&self.t, k))
+                    states.append(child)
         return louds_is_key(&self.t, state), tokens, states
 
     def is_terminal(self, const uint64_t[::1] states, uint8_t[::1] out):

@@ -24,11 +24,6 @@ typedef struct {
     int has_links;
 } louds_t;
 
-#define INLINE static inline __attribute__((always_inline))
-
-/* Select is a parameter, so that each instruction set inlines its own. */
-typedef uint64_t (*select_t)(const bitvector_t *, uint64_t);
-
 INLINE int louds_is_link(const louds_t *t, uint64_t v) {
     return t->has_links && bits_get(&t->link, v);
 }
@@ -77,7 +72,7 @@ INLINE int louds_is_state(const louds_t *t, uint64_t state) {
 }
 
 /* The continuations of node v are the nodes [*first, return value). */
-INLINE uint64_t louds_children(const louds_t *t, uint64_t v, uint64_t *first, select_t select0) {
+INLINE uint64_t louds_children(const louds_t *t, uint64_t v, uint64_t *first, bits_query_t select0) {
     uint64_t begin = select0(&t->topology, v);
     *first = begin - v;
     return bits_next_zero(&t->topology, begin + 1) - v - 1;
@@ -110,7 +105,7 @@ INLINE uint64_t louds_step_in_chain(const louds_t *t, uint64_t state, uint64_t t
     return louds_after(t, state, at);
 }
 
-INLINE uint64_t louds_step(const louds_t *t, uint64_t state, uint64_t token, select_t select0) {
+INLINE uint64_t louds_step(const louds_t *t, uint64_t state, uint64_t token, bits_query_t select0) {
     uint64_t begin, end;
     if (state == DEAD) return DEAD;
     if (state > NODE_MASK) return louds_step_in_chain(t, state, token);

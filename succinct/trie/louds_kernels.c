@@ -4,7 +4,7 @@
 #define GROUP 32 /* sequences that walk side by side, so that their cache misses overlap */
 
 INLINE void lookup_group(const louds_t *t, const uint32_t *tokens, const int64_t *offsets,
-                         int64_t *out, size_t n, select_t select0) {
+                         int64_t *out, size_t n, bits_query_t select0) {
     uint64_t state[GROUP], begin[GROUP], end[GROUP];
     size_t alive[GROUP], n_alive = 0;
     for (size_t i = 0; i < n; i++) {
@@ -59,12 +59,6 @@ KERNELS(v4, V4, bits_select0_v4)
 #endif
 
 const louds_kernels_t *louds_kernels_for(int level) {
-    static const louds_kernels_t *const kernels[] = {
-        &kernels_portable,
-#ifdef X86
-        &kernels_v3,
-        &kernels_v4,
-#endif
-    };
+    static const louds_kernels_t *const kernels[] = {ISA_VERSIONS(kernels)};
     return kernels[level];
 }
