@@ -22,6 +22,11 @@ cdef int64_t as_token(object item, object items) except -1:
         token = PyNumber_AsSsize_t(item, OverflowError)
     except OverflowError:
         pass
+    except TypeError:
+        raise TypeError(
+            f"tokens must be integers, got {item!r:.50} ({type(item).__name__}) "
+            f"in {items!r:.80}"
+        ) from None
     if not 0 <= token < 0xffffffff:
         shown = repr(items) if len(items) <= 20 else \
             f"{list(items[:20])} and {len(items) - 20} more"

@@ -271,7 +271,7 @@ def test_tiktoken_ranks(tmp_path: Path, kind: str) -> None:
 
 def test_tiktoken_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "ranks", "YQ== 0\nYg==\n")
-    with pytest.raises(ValueError, match="ranks, line 2: expected a base64 token and its rank"):
+    with pytest.raises(ValueError, match=r"ranks, line 2: .*a base64 token and its rank"):
         KeyTable.from_lines(["a"], path)
     monkeypatch.setitem(sys.modules, "tiktoken", None)
     with pytest.raises(ImportError, match=r'pip install "succinct-tries\[tokenizers\]"'):

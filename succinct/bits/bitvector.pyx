@@ -119,7 +119,7 @@ cdef class BitVector:
     [0, 3]
     """
 
-    def __init__(self):
+    def __init__(self, *_):
         raise TypeError(
             "make a BitVector with from_bools(bools), from_indices(indices, length) "
             "or from_words(words, length)"

@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader has gone, as with `succinct info ... | head -1`. Python would complain again
         # when it flushes at exit, so the standard output goes where nobody reads.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return 0
     except KeyboardInterrupt:
         print("succinct: interrupted", file=sys.stderr)
         return 130

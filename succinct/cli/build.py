@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from succinct.maps import StepMap
 from succinct.trie import LoudsTrie
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_PIPE = Path("-")
 _TAILS: dict[str, bool | Literal["auto"]] = {"auto": "auto", "yes": True, "no": False}
 _SUFFIXES = (".txt", ".tsv", ".csv", ".npy", ".parquet", ".gz", ".xz")
 
@@ -26,14 +28,15 @@ input formats, told apart by the name:
   *.npy             integers [N, L], one key a row
   *.parquet         lists of integers in the column named by --column
   anything else     text, one key a line, integers separated by blanks or commas;
-                    with --tokenizer any text, one key a line; *.gz and *.xz are unpacked
+                    with --tokenizer any text, one key a line; gzip, xz and bzip2 are unpacked
+  -                 text from the standard input; needs --output
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     parser.epilog = _FORMATS
-    parser.add_argument("input", metavar="INPUT", type=Path, help="the catalog")
+    parser.add_argument("input", metavar="INPUT", type=Path, help="the catalog, - for a pipe")
     parser.add_argument(
         "-o",
         "--output",
@@ -89,8 +92,12 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     _check_options(args)
     output: Path = args.output or _default_output(args.input)
+    if args.input == _PIPE:
+        args.input = Path("/dev/stdin")
     if not args.input.exists():
         raise FileNotFoundError(2, "there is no such file", str(args.input))
+    if args.input.is_dir():
+        raise IsADirectoryError(21, "expected a catalog, got a directory", str(args.input))
     if output.exists() and output.samefile(args.input):
         raise ValueError(f"{output}: the output would replace the input")
     check_writable(output)
@@ -99,6 +106,8 @@ def run(args: argparse.Namespace) -> int:
     with stages(3) as (begin, part):
         begin("reading")
         keys = _read(args, part)
+        if keys.n_keys == 0:
+            raise ValueError(f"{args.input}: the catalog is empty: an index needs at least one key")
         begin("building")
         index: Index
         if args.kind == "steps":
@@ -110,6 +119,12 @@ def run(args: argparse.Namespace) -> int:
         begin("saving")
         index.save(output, items=items)
     seconds = time.perf_counter() - start
+    if _looks_named(args, index):
+        print(
+            "succinct: note: no two keys begin with the same token; if the first column names "
+            "the items, build with --items",
+            file=sys.stderr,
+        )
 
     summary = {
         "output": str(output),
@@ -129,7 +144,7 @@ def run(args: argparse.Namespace) -> int:
     duplicates = f" ({keys.n_duplicates:,} duplicates)" if keys.n_duplicates else ""
     named = "" if items is None else f", {items.n_items:,} items"
     print(
-        f"{output}: {index.n_keys:,} keys{duplicates}{named}, "
+        f"{output}: {index.n_keys:,} {'key' if index.n_keys == 1 else 'keys'}{duplicates}{named}, "
         f"{index.bits_per_key:.1f} bits per key, {seconds:.1f} s"
     )
     return 0
@@ -146,8 +161,18 @@ def _check_options(args: argparse.Namespace) -> None:
         error("--tail goes with --kind louds")
     if args.layout is not None and args.kind != "steps":
         error("--layout goes with --kind steps")
+    if args.input == _PIPE and args.output is None:
+        error("a catalog from a pipe needs --output OUT")
     if args.items and (args.tokenizer is not None or kind in (".npy", ".parquet")):
         error("--items needs a text file of integers: its first column names the items")
+
+
+def _looks_named(args: argparse.Namespace, index: Index) -> bool:
+    """Whether the first tokens of a text of integers may be numbers of items."""
+    integers = args.column is None and args.tokenizer is None and args.input.suffix != ".npy"
+    if args.items or not integers or index.n_keys < 2 or index.max_length < 2:
+        return False
+    return bool(index.info()["steps"][1]["prefixes"] == index.n_keys)
 
 
 def _default_output(source: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 from succinct.cli._terminal import cell, print_json, print_table
@@ -20,6 +21,7 @@ def run(args: argparse.Namespace) -> int:
 
     index = load(args.index, mmap=True)
     facts: dict[str, Any] = {"path": args.index, **index.info()}
+    facts["file_bytes"] = os.stat(args.index).st_size
     items = index.items
     facts["n_items"] = None if items is None else items.n_items
     if args.json:

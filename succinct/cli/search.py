@@ -127,12 +127,16 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for entry in document:
         _print_query(entry)
+    if not document:
+        print("no query in the proposals")
     return 0
 
 
 def _print_query(entry: dict[str, Any]) -> None:
     count = len(entry["sequences"])
     print(f"query {entry['query']}: {count} {'result' if count == 1 else 'results'}")
+    if count:
+        print(f"  {'score':>10}  tokens{'  items' if 'items' in entry else ''}")
     names = entry.get("items", [[]] * count)
     for sequence, score, items in zip(entry["sequences"], entry["scores"], names, strict=True):
         print(f"  {score:10.4f}  {' '.join(map(str, sequence))}  {', '.join(items)}".rstrip())

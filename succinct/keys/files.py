@@ -9,6 +9,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from io import BufferedReader
 from os import PathLike
 from typing import IO
 
@@ -26,7 +27,8 @@ def blocks(path: Path, progress: Progress | None = None) -> Iterator[bytes]:
     """
     with ExitStack() as files:
         raw = files.enter_context(open(path, "rb"))
-        total = os.fstat(raw.fileno()).st_size
+        # A pipe knows neither its length nor its place.
+        total = os.fstat(raw.fileno()).st_size if raw.seekable() else None
         stream = files.enter_context(_decompressed(raw))
         rest, start = b"", True
         while True:
@@ -41,7 +43,7 @@ def blocks(path: Path, progress: Progress | None = None) -> Iterator[bytes]:
             if start:
                 block, start = block.removeprefix(b"\xef\xbb\xbf"), False
             if progress is not None:
-                progress(raw.tell(), total)
+                progress(raw.tell() if total is not None else 0, total)
             if not block:
                 break
             whole, newline, tail = block.rpartition(b"\n")
@@ -54,9 +56,8 @@ def blocks(path: Path, progress: Progress | None = None) -> Iterator[bytes]:
             yield rest + b"\n"
 
 
-def _decompressed(raw: IO[bytes]) -> IO[bytes]:
-    head = raw.read(10)
-    raw.seek(0)
+def _decompressed(raw: BufferedReader) -> IO[bytes]:
+    head = raw.peek(10)[:10]
     if head.startswith(b"\x1f\x8b"):
         return gzip.open(raw, "rb")  # type: ignore[return-value]
     if head.startswith(b"\xfd7zXZ\x00"):

@@ -91,6 +91,7 @@ class ItemMap:
 
     @property
     def n_items(self) -> int:
+        """Number of names."""
         return len(self._names)
 
     def __len__(self) -> int:
@@ -98,6 +99,7 @@ class ItemMap:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of the names and both arrays of offsets."""
         return sum(array.nbytes for array in self.to_arrays().values())
 
     def items(self, key_number: int) -> list[str]:

@@ -132,6 +132,8 @@ def chunks_of(
     size = 1 << 20
     if isinstance(sequences, str | bytes | bytearray):
         raise TypeError(f"{what}s must be an iterable of token sequences, not {_kind(sequences)}")
+    if not isinstance(sequences, Iterable) and not hasattr(sequences, "__getitem__"):
+        raise TypeError(f"{what}s must be an iterable of token sequences, got {sequences!r:.50}")
     buffer, ends = array("q"), array("q", [0])
     for row, sequence in enumerate(sequences, first):
         if isinstance(sequence, np.ndarray):

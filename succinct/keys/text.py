@@ -207,7 +207,8 @@ def _tiktoken_encoder(content: bytes, path: str, pattern: str) -> Callable[[list
             ranks[base64.b64decode(token, validate=True)] = int(rank)
         except (ValueError, binascii.Error):
             raise ValueError(
-                f"{path}, line {number}: expected a base64 token and its rank, not {line!r}"
+                f"{path}, line {number}: expected a tokenizers JSON, or a tiktoken rank file "
+                f"with a base64 token and its rank on each line, got {line!r:.60}"
             ) from None
     try:
         import tiktoken
