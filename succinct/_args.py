@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +61,17 @@ def place(array: npt.NDArray[Any], flat_index: int) -> str:
     if array.ndim == 0:
         return ""
     return str([int(i) for i in np.unravel_index(flat_index, array.shape)])
+
+
+def at_least_one(name: str, value: SupportsIndex) -> int:
+    """An integer argument that must be positive."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected an int, got {type(value).__name__}") from None
+    if number < 1:
+        raise ValueError(f"{name}: expected at least 1, got {number}")
+    return number
 
 
 def _in_range(

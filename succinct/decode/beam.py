@@ -1,17 +1,15 @@
 """Beam search over proposals."""
 
-import itertools
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from math import inf, isfinite, isnan
-from operator import index as as_int
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from succinct import _args
+from succinct._args import at_least_one
+from succinct._threads import in_threads, parts_of, read_threads
 from succinct.decode.result import BeamResult
 
 # Sorts behind every proposal.
@@ -110,9 +108,9 @@ def beam_search(
     widths = _read_widths(beam_width, n_steps)
     if max_results is None:
         max_results = max(widths, default=1)
-    max_results = _at_least_one("max_results", max_results)
+    max_results = at_least_one("max_results", max_results)
     factors = _length_factors(length_penalty, n_steps)
-    threads = _read_threads(num_threads)
+    threads = read_threads(num_threads)
     # Width beyond what can be filled costs no memory.
     possible, candidates = 1, 0
     for step, width in enumerate(widths):
@@ -138,7 +136,7 @@ def beam_search(
     def search_part(part: slice) -> Any:
         return search(arrays, root, tokens[part], sums[part], counts[part], *fixed)
 
-    return _joined(_in_threads(search_part, len(tokens), threads))
+    return _joined(in_threads(search_part, parts_of(len(tokens), threads), threads))
 
 
 def _number(name: str, value: float) -> float:
@@ -160,34 +158,16 @@ def _threshold(name: str, value: float) -> np.float32:
         return np.float32(number)
 
 
-def _at_least_one(name: str, value: SupportsIndex) -> int:
-    try:
-        number = as_int(value)
-    except TypeError:
-        raise TypeError(f"{name}: expected an int, got {type(value).__name__}") from None
-    if number < 1:
-        raise ValueError(f"{name}: expected at least 1, got {number}")
-    return number
-
-
-def _read_threads(num_threads: int | None) -> int:
-    if num_threads is not None:
-        return _at_least_one("num_threads", num_threads)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _read_widths(beam_width: int | Sequence[int], n_steps: int) -> list[int]:
     is_one = isinstance(beam_width, (str, bytes)) or getattr(beam_width, "ndim", 1) == 0
     if is_one or not isinstance(beam_width, (Sequence, np.ndarray)):
-        return [_at_least_one("beam_width", beam_width)] * n_steps  # type: ignore[arg-type]
+        return [at_least_one("beam_width", beam_width)] * n_steps  # type: ignore[arg-type]
     widths = list(beam_width)
     if len(widths) != n_steps:
         raise ValueError(
             f"beam_width: expected one int, or {n_steps} for {n_steps} steps, got {len(widths)}"
         )
-    return [_at_least_one(f"beam_width[{step}]", width) for step, width in enumerate(widths)]
+    return [at_least_one(f"beam_width[{step}]", width) for step, width in enumerate(widths)]
 
 
 def _length_factors(length_penalty: float, n_steps: int) -> NDArray[np.float64]:
@@ -311,18 +291,6 @@ def _gather(
     positions = (keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
     positions[~present] = 0
     return np.take_along_axis(values, positions, axis=-1)
-
-
-def _in_threads(search_part: Any, n_queries: int, threads: int) -> list[Any]:
-    """Results of consecutive parts of the queries, in order."""
-    if threads == 1 or n_queries <= 1:
-        return [search_part(slice(0, n_queries))]
-    # More parts than threads: queries differ in cost.
-    n_parts = min(n_queries, 4 * threads)
-    bounds = [n_queries * i // n_parts for i in range(n_parts + 1)]
-    parts = [slice(*pair) for pair in itertools.pairwise(bounds)]
-    with ThreadPoolExecutor(min(threads, n_parts)) as pool:
-        return list(pool.map(search_part, parts))
 
 
 def _joined(parts: list[Any]) -> BeamResult:
