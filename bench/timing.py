@@ -1,0 +1,78 @@
+"""Taking time. All that is timed is timed here, so that all of it is timed alike."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def samples(call: Callable[[], object], times: int, warm_up: bool = True) -> list[float]:
+    """Seconds of each of so many calls, after one that does not count.
+
+    Garbage is collected before each call, not during it.
+    """
+    if warm_up:
+        call()
+    taken = []
+    for _ in range(times):
+        gc.collect()
+        gc.disable()
+        start = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - start)
+        gc.enable()
+    return taken
+
+
+def seconds(call: Callable[[], object], times: int, warm_up: bool = True) -> float:
+    """Median time of a call, in seconds."""
+    return statistics.median(samples(call, times, warm_up))
+
+
+def one_by_one(
+    function: Callable[[Any], object], arguments: Sequence[Any], times: int = 5
+) -> float:
+    """Median time of one call among calls from a loop that runs in C, in ns."""
+    taken = seconds(lambda: deque(map(function, arguments), maxlen=0), times)
+    return taken / len(arguments) * 1e9
+
+
+def per_request(
+    call: Callable[[Any], object], requests: Iterable[Any], passes: int
+) -> list[list[float]]:
+    """Seconds of each request in each of so many passes, after one that does not count."""
+    requests = list(requests)
+    taken: list[list[float]] = []
+    for number in range(passes + 1):
+        gc.collect()
+        gc.disable()
+        row = []
+        for request in requests:
+            start = time.perf_counter()
+            call(request)
+            row.append(time.perf_counter() - start)
+        gc.enable()
+        if number:
+            taken.append(row)
+    return taken
+
+
+def percentiles(taken: list[list[float]]) -> dict[str, float]:
+    """Mean, spread of the passes' means and percentiles of pooled requests, in ms."""
+    pooled = np.array(taken) * 1e3
+    p50, p90, p95, p99 = np.percentile(pooled, (50, 90, 95, 99))
+    spread = float(pooled.mean(axis=1).std())
+    return {
+        "mean_ms": float(pooled.mean()),
+        "spread_ms": spread,
+        "p50_ms": float(p50),
+        "p90_ms": float(p90),
+        "p95_ms": float(p95),
+        "p99_ms": float(p99),
+    }

@@ -1,0 +1,53 @@
+"""Measurements run, with small sizes: what they compare must give equal answers."""
+
+import json
+
+import pytest
+
+from bench.__main__ import SUITES, main
+from bench.report import as_text, write_markdown
+from bench.suite import Plot, Table, add_ratios
+
+
+def test_maps_prints_json(capsys):
+    assert main(["maps", "--quick", "--json", "--catalog", "industrial"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["machine"]["processor"]
+    [table] = document["suites"]["maps"]
+    assert all("nbytes" in row or row["note"] for row in table["rows"])
+
+
+def test_unknown_suite_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        main(["nothing"])
+    assert all(name in capsys.readouterr().err for name in SUITES)
+
+
+def a_table():
+    rows = [{"n": 1, "kind": "a", "ns": 2.0}, {"n": 4, "kind": "a", "ns": 3.0}, {"n": 4}]
+    add_ratios(rows, "ns", rows[0])
+    columns = {"kind": "{}", "n": "{:,}", "ns": "{:.1f}", "ns_ratio": "{:.2f}x"}
+    plot = Plot("n", "ns", "kind", "Time")
+    return Table("times", "Times", columns, rows, "How it was done.", [plot])
+
+
+def test_table_as_text():
+    assert as_text(a_table()).splitlines() == [
+        "",
+        "Times",
+        "kind  n   ns  ns_ratio",
+        "a     1  2.0     1.00x",
+        "a     4  3.0     1.50x",
+        "-     4    -         -",
+    ]
+
+
+def test_page_with_plot(tmp_path):
+    write_markdown(tmp_path, "all", "All", "Why.", {"cores": "2"}, [a_table()])
+    page = (tmp_path / "all.md").read_text()
+    assert "| a | 4 | 3.0 | 1.50x |" in page
+    pytest.importorskip("matplotlib")
+    assert "![Time](all-times.svg)" in page
+    first = (tmp_path / "all-times.svg").read_bytes()
+    write_markdown(tmp_path, "all", "All", "Why.", {"cores": "2"}, [a_table()])
+    assert (tmp_path / "all-times.svg").read_bytes() == first
