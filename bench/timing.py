@@ -76,3 +76,14 @@ def percentiles(taken: list[list[float]]) -> dict[str, float]:
         "p95_ms": float(p95),
         "p99_ms": float(p99),
     }
+
+
+def alternating(calls: dict[str, Callable[[], object]], times: int) -> dict[str, float]:
+    """Median seconds of each call, taken in turns, so that all see the same machine."""
+    for call in calls.values():
+        call()
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(times):
+        for name, call in calls.items():
+            taken[name] += samples(call, 1, warm_up=False)
+    return {name: statistics.median(row) for name, row in taken.items()}

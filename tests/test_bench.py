@@ -17,6 +17,15 @@ def test_maps_prints_json(capsys):
     assert all("nbytes" in row or row["note"] for row in table["rows"])
 
 
+def test_bits_agree_and_are_timed(capsys):
+    assert main(["bits", "--quick", "--json"]) == 0
+    batches, calls, threads, sparse, packed = json.loads(capsys.readouterr().out)["suites"]["bits"]
+    for table in (batches, calls, threads, sparse, packed):
+        assert table["rows"]
+    ours = [row for row in batches["rows"] if row["representation"] == "BitVector"]
+    assert all(0 < row["memory"] and row["select0_ns"] > 0 for row in ours)
+
+
 def test_unknown_suite_is_refused(capsys):
     with pytest.raises(SystemExit):
         main(["nothing"])

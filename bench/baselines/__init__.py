@@ -1,0 +1,1 @@
+"""Algorithms of others, written anew for measurements: what the library is compared with."""
