@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from succinct.bits import lanes as bit_lanes
 from succinct.trie import lanes
 from tests import strategies
+from tests.implementations import build_steps
 from tests.lanes_encoder import EncodedTrie, encode_bits, encode_packed
 
 DEAD = np.uint64(2**64 - 1)
@@ -94,6 +95,34 @@ def test_dead_state(tails):
     assert lanes.key_number(trie, DEAD) == -1
     assert lanes.parent(trie, DEAD) == DEAD
     assert lanes.parent(trie, np.uint64(0)) == DEAD
+
+
+def check_keys_beyond(lanes, arrays, catalog, walk):
+    """The ranges of keys beyond a state hold those of all longer keys, and no other's."""
+    keys = set(catalog)
+    for prefix in {key[:i] for key in keys for i in range(len(key) + 1)}:
+        numbers = []
+        first, end = lanes.extensions(arrays, walk(prefix))
+        while first < end:
+            numbers += range(*lanes.key_range(arrays, first, end))
+            first, end = lanes.descend(arrays, first, end)
+        beyond = [k for k in keys if len(k) > len(prefix) and k[: len(prefix)] == prefix]
+        expected = [lanes.key_number(arrays, walk(key)) for key in beyond]
+        assert sorted(numbers) == sorted(expected)
+    first, end = lanes.extensions(arrays, DEAD)
+    assert first >= end
+
+
+@given(strategies.catalogs, st.booleans())
+def test_keys_beyond_a_state(catalog, tails):
+    trie = EncodedTrie(catalog, tails)
+    check_keys_beyond(lanes, trie.arrays, catalog, trie.walk)
+
+
+@given(strategies.catalogs, st.sampled_from(["small", "bitmap", "joint", "packed", "sparse"]))
+def test_keys_beyond_a_state_of_steps(catalog, layout):
+    index = build_steps(catalog, layout).raw
+    check_keys_beyond(index.lanes, index.lane_arrays(), catalog, index.walk)
 
 
 @given(strategies.catalogs_over(strategies.LARGE), st.randoms())

@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from succinct.bits.lanes import BitLanes
+from succinct.decode import eligibility
+from succinct.decode.eligibility import is_eligible, reaches_eligible
 from succinct.trie.lanes import (
     child_range,
     find_child,
@@ -31,9 +34,10 @@ PROTOCOL = (
     "key_number",
     "listing_cost",
     "nth_child",
+    *eligibility.PROTOCOL,
 )
 # Called for every child or candidate; they allocate nothing.
-INLINED = ("_order32", "_order64", "_rank_of", "_slot", "_unorder32")
+INLINED = ("_order32", "_order64", "_rank_of", "_slot", "_unorder32", *eligibility.INLINED)
 
 _DEAD = np.uint64(0xFFFFFFFFFFFFFFFF)
 _LARGEST = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -194,6 +198,8 @@ def search(
     factors: NDArray[np.float64],
     max_results: int,
     result_room: int,
+    allowed: BitLanes,
+    offsets: NDArray[np.int64],
 ) -> Any:
     """Search for every query.
 
@@ -216,6 +222,10 @@ def search(
         For each query.
     result_room : int
         ``2 * max_results``, or less if a query cannot find that many keys.
+    allowed : BitLanes
+        Eligible keys.
+    offsets : array [Q]
+        Where those of each query begin; negative for every key.
 
     Returns
     -------
@@ -268,7 +278,8 @@ def search(
     table = np.zeros(1 << most_bits, np.int32)
 
     for query in range(n_queries):
-        beams = 1
+        offset = offsets[query]
+        beams = np.int64(reaches_eligible(index, root, allowed, offset))
         beam_states[0] = root
         beam_sums[0] = np.float32(0.0)
         results = 0
@@ -326,7 +337,11 @@ def search(
                         child = find_child(index, state, first, count, token)
                         if child == _DEAD:
                             continue
-                    if key > bound and has_children(index, child):
+                    if (
+                        key > bound
+                        and has_children(index, child)
+                        and reaches_eligible(index, child, allowed, offset)
+                    ):
                         keys[found] = key
                         states[found] = child
                         found += 1
@@ -336,7 +351,11 @@ def search(
                             for i in range(width):
                                 keys[i] = keys[chosen[i]]
                                 states[i] = states[chosen[i]]
-                    if result_key > result_bound and is_terminal(index, child):
+                    if (
+                        result_key > result_bound
+                        and is_terminal(index, child)
+                        and is_eligible(index, child, allowed, offset)
+                    ):
                         result_keys[results] = result_key
                         result_states[results] = child
                         result_sums[results] = total

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from succinct import _args
 from succinct._args import at_least_one
 from succinct._threads import in_threads, parts_of, read_threads
+from succinct.decode.eligibility import Allowed, read_allowed
 from succinct.decode.result import BeamResult
 
 # Sorts behind every proposal.
@@ -29,6 +30,7 @@ def beam_search(
     min_token_logprob: float = -inf,
     min_logprob: float = -inf,
     duplicates: str = "error",
+    allowed: Allowed | None = None,
     num_threads: int | None = None,
 ) -> BeamResult:
     """Find the best keys of an index that can be composed of proposed tokens.
@@ -61,6 +63,12 @@ def beam_search(
     duplicates : {"error", "first"}
         Whether a token that is proposed twice in one step is an error, or only its first
         proposal counts.
+    allowed : BitVector or array, or one for each query, optional
+        Eligible keys, as bits over the key numbers of `index`: a `BitVector`, bools [n_keys], or
+        packed uint64 words [ceil(n_keys / 64)], bit i % 64 of word i // 64 for key i. One for
+        all queries, or an array [Q, ...] or a sequence of Q of them, in which None stands for
+        every key. Only eligible keys are results, and a prefix is kept only if an eligible key
+        properly extends it. By default every key is eligible.
     num_threads : int, optional
         Threads to spread the queries of a batch over; by default as many as the process may use
         processors. Results do not depend on it.
@@ -82,7 +90,9 @@ def beam_search(
     Notes
     -----
     A step costs O(K log K) to sort the proposals, and for each beam the lesser of its number of
-    children and K binary searches among them; memory is O(T beam_width + max_results). The first
+    children and K binary searches among them; memory is O(T beam_width + max_results). `allowed`
+    adds O(n_keys / 64) for each bitmap to put it under rank (a `BitVector` for all queries is
+    already), and for each child that would be kept a few ranks for each level below it. The first
     call of a process loads or compiles the engine.
 
     The search is that of FlashTrie (arXiv:2607.10044).
@@ -121,6 +131,7 @@ def beam_search(
             )
         candidates += possible * n_proposals
         possible = widths[step] = min(width, max(possible * n_proposals, 1), int(index.n_states))
+    bits, offsets = read_allowed(allowed, int(index.n_keys), len(ids))
     tokens, sums, counts = _sort_proposals(ids, values, min_token, duplicates)
 
     # Imports numba, which takes longer than most searches.
@@ -134,7 +145,9 @@ def beam_search(
     root = np.uint64(index.root)
 
     def search_part(part: slice) -> Any:
-        return search(arrays, root, tokens[part], sums[part], counts[part], *fixed)
+        return search(
+            arrays, root, tokens[part], sums[part], counts[part], *fixed, bits, offsets[part]
+        )
 
     return _joined(in_threads(search_part, parts_of(len(tokens), threads), threads))
 

@@ -126,10 +126,31 @@ def _row(index: StepLanes, depth: np.int64, state: np.uint64) -> np.int64:
     inner = index.table[level, _INNER_ROWS]
     if inner == index.table[level, _ENTRIES]:
         return np.int64(e)
-    at = index.table[level, _INNER_AT]
-    if inner == 0 or not get_bit(index.bits, at + e):
+    if inner == 0 or not get_bit(index.bits, index.table[level, _INNER_AT] + e):
         return np.int64(-1)
-    return np.int64(rank1(index.bits, at + e) - index.table[level, _INNER_ONES])
+    return _rows_before(index, index.table[level], e)
+
+
+def _rows_before(index: StepLanes, step: _Step, e: np.int64) -> np.int64:
+    """Entries before `e` in a step that have continuations; 0 <= e <= number of entries."""
+    inner = step[_INNER_ROWS]
+    if inner == step[_ENTRIES]:
+        return e
+    if inner == 0:
+        return np.int64(0)
+    return np.int64(rank1(index.bits, step[_INNER_AT] + e) - step[_INNER_ONES])
+
+
+def _keys_before(index: StepLanes, step: _Step, e: np.int64) -> np.int64:
+    """Keys before entry `e` of a step, those of the steps before included."""
+    p = _rows_before(index, step, e)
+    number = step[_FIRST_KEY] + e - p
+    final = step[_FINAL_KEYS]
+    if final == step[_INNER_ROWS]:
+        number += p
+    elif final != 0:
+        number += rank1(index.bits, step[_FINAL_AT] + p) - step[_FINAL_ONES]
+    return np.int64(number)
 
 
 def _zeros(step: _Step) -> np.int64:
@@ -367,17 +388,44 @@ def key_number(index: StepLanes, state: np.uint64) -> np.int64:
     if not is_terminal(index, state):
         return np.int64(-1)
     step = index.table[_depth(index, state) - 1]
-    e = np.int64(state) - step[_START]
-    inner = step[_INNER_ROWS]
-    p = e
-    if inner == 0:
-        p = np.int64(0)
-    elif inner < step[_ENTRIES]:
-        p = rank1(index.bits, step[_INNER_AT] + e) - step[_INNER_ONES]
-    number = step[_FIRST_KEY] + e - p
-    final = step[_FINAL_KEYS]
-    if final == inner:
-        number += p
-    elif final != 0:
-        number += rank1(index.bits, step[_FINAL_AT] + p) - step[_FINAL_ONES]
-    return np.int64(number)
+    return _keys_before(index, step, np.int64(state) - step[_START])
+
+
+def extensions(index: StepLanes, state: np.uint64) -> tuple[np.int64, np.int64]:
+    """The states [first, end) that are next on the way to every longer key; see `descend`."""
+    begin, count = child_range(index, state)
+    if count == 0:
+        return np.int64(0), np.int64(0)
+    begin += index.table[_depth(index, state), _START]
+    return begin, np.int64(begin + count)
+
+
+def descend(index: StepLanes, first: np.int64, end: np.int64) -> tuple[np.int64, np.int64]:
+    """The children of the states [first, end) of one level, which are consecutive too.
+
+    What `extensions` gives, and this makes of it until nothing is left, are ranges of all states
+    beyond a state.
+    """
+    if first >= end:
+        return np.int64(0), np.int64(0)
+    depth = _depth(index, np.uint64(first))
+    if depth == len(index.table):
+        return np.int64(0), np.int64(0)
+    above = index.table[depth - 1]
+    low = _rows_before(index, above, first - above[_START])
+    high = _rows_before(index, above, end - above[_START])
+    if low >= high:
+        return np.int64(0), np.int64(0)
+    step = index.table[depth]
+    begin, _ = _entries(index, step, low)
+    _, stop = _entries(index, step, high - 1)
+    return np.int64(step[_START] + begin), np.int64(step[_START] + stop)
+
+
+def key_range(index: StepLanes, first: np.int64, end: np.int64) -> tuple[np.int64, np.int64]:
+    """The numbers [low, high) of the keys among the states [first, end) of one level."""
+    if first >= end:
+        return np.int64(0), np.int64(0)
+    step = index.table[_depth(index, np.uint64(first)) - 1]
+    start = step[_START]
+    return _keys_before(index, step, first - start), _keys_before(index, step, end - start)

@@ -10,10 +10,11 @@ from math import inf, isnan
 from operator import index as as_int
 from typing import Any, NamedTuple, Protocol
 
+from succinct.reference.eligibility import Bits, Eligible, Numbered, for_each_request
 from succinct.reference.trie import DEAD, MAX_TOKEN, Key
 
 
-class Searchable(Protocol):
+class Searchable(Numbered, Protocol):
     """What the search asks of an index."""
 
     @property
@@ -54,6 +55,7 @@ def beam_search(
     min_token_logprob: float = -inf,
     min_logprob: float = -inf,
     duplicates: str = "error",
+    allowed: Bits | Sequence[Bits | None] | None = None,
 ) -> list[list[Result]]:
     """Find the best keys among those that can be composed of proposed tokens.
 
@@ -74,6 +76,10 @@ def beam_search(
     duplicates
         "error", or "first": of equal tokens in a step only the first that is no padding counts,
         also when a threshold then rejects it.
+    allowed
+        Which keys are eligible, by number: for all queries, or a list of one (or None, for all
+        keys) for each. Only they are results, and a prefix is continued only if one properly
+        extends it.
 
     Returns
     -------
@@ -119,9 +125,10 @@ def beam_search(
     if max_results < 1:
         raise ValueError(f"max_results: expected at least 1, got {max_results}")
     thresholds = float32(min_token_logprob), float32(min_logprob)
+    eligible = for_each_request(index, allowed, len(proposals))
     return [
-        search_one(index, steps, widths, thresholds, length_penalty)[:max_results]
-        for steps in proposals
+        search_one(index, *pair, widths, thresholds, length_penalty)[:max_results]
+        for pair in zip(proposals, eligible, strict=True)
     ]
 
 
@@ -157,13 +164,14 @@ def read_proposals(
 def search_one(
     index: Searchable,
     steps: list[dict[int, float]],
+    eligible: Eligible,
     widths: list[int],
     thresholds: tuple[float, float],
     length_penalty: float,
 ) -> list[Result]:
     """All results of one query, best first."""
     min_token_logprob, min_logprob = thresholds
-    frontier = [Beam(0.0, 0, (), index.root)]
+    frontier = [Beam(0.0, 0, (), index.root)] if () in eligible.prefixes else []
     found = []
     for step, proposed in enumerate(steps):
         if not frontier:
@@ -180,11 +188,11 @@ def search_one(
                     continue
                 child = Beam(logprob, parent, (*beam.sequence, token), state)
                 # A key that is also a prefix of keys is a result and is continued.
-                if index.is_terminal(state):
+                if index.is_terminal(state) and child.sequence in eligible.keys:
                     score = logprob * factor + 0.0  # + 0.0 turns -0.0 into 0.0
                     result = Result(score, child.sequence, logprob)
                     found.append((-score, step, parent, token, result))
-                if index.has_children(state):
+                if index.has_children(state) and child.sequence in eligible.prefixes:
                     grown.append(child)
         grown.sort(key=lambda beam: (-beam.logprob, beam.parent, beam.sequence[-1]))
         frontier = grown[: widths[step]]

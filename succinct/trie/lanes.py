@@ -226,6 +226,34 @@ def key_number(trie: LoudsLanes, state: np.uint64) -> np.int64:
     return np.int64(-1)
 
 
+def extensions(trie: LoudsLanes, state: np.uint64) -> tuple[np.int64, np.int64]:
+    """The nodes [first, end) that are next on the way to every longer key; see `descend`."""
+    node = _node(state)
+    if node >= trie.n_nodes:
+        return np.int64(0), np.int64(0)
+    if _place(state) != 0:
+        return node, np.int64(node + 1)
+    first, count = child_range(trie, state)
+    return first, np.int64(first + count)
+
+
+def descend(trie: LoudsLanes, first: np.int64, end: np.int64) -> tuple[np.int64, np.int64]:
+    """The children of the nodes [first, end) of one level, which are consecutive too.
+
+    What `extensions` gives, and this makes of it until nothing is left, are ranges of all nodes
+    that the keys beyond a state end at.
+    """
+    if first >= end:
+        return np.int64(0), np.int64(0)
+    low = select0(trie.topology, first) - first
+    return np.int64(low), np.int64(select0(trie.topology, end) - end)
+
+
+def key_range(trie: LoudsLanes, first: np.int64, end: np.int64) -> tuple[np.int64, np.int64]:
+    """The numbers [low, high) of the keys that end at nodes [first, end)."""
+    return rank1(trie.terminal, first), rank1(trie.terminal, end)
+
+
 def parent(trie: LoudsLanes, state: np.uint64) -> np.uint64:
     """State of the prefix that is one token shorter; DEAD for the root and for DEAD."""
     node = _node(state)
