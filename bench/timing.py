@@ -6,27 +6,34 @@ import gc
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 
-def samples(call: Callable[[], object], times: int, warm_up: bool = True) -> list[float]:
-    """Seconds of each of so many calls, after one that does not count.
+@contextmanager
+def no_garbage() -> Iterator[None]:
+    """Collect garbage before, and not during, what is timed."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
-    Garbage is collected before each call, not during it.
-    """
+
+def samples(call: Callable[[], object], times: int, warm_up: bool = True) -> list[float]:
+    """Seconds of each of so many calls, after one that does not count."""
     if warm_up:
         call()
     taken = []
-    for _ in range(times):
-        gc.collect()
-        gc.disable()
-        start = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - start)
-        gc.enable()
+    with no_garbage():
+        for _ in range(times):
+            start = time.perf_counter()
+            call()
+            taken.append(time.perf_counter() - start)
     return taken
 
 
@@ -48,19 +55,16 @@ def per_request(
 ) -> list[list[float]]:
     """Seconds of each request in each of so many passes, after one that does not count."""
     requests = list(requests)
-    taken: list[list[float]] = []
-    for number in range(passes + 1):
-        gc.collect()
-        gc.disable()
-        row = []
-        for request in requests:
-            start = time.perf_counter()
-            call(request)
-            row.append(time.perf_counter() - start)
-        gc.enable()
-        if number:
+    taken = []
+    with no_garbage():
+        for _ in range(passes + 1):
+            row = []
+            for request in requests:
+                start = time.perf_counter()
+                call(request)
+                row.append(time.perf_counter() - start)
             taken.append(row)
-    return taken
+    return taken[1:]
 
 
 def percentiles(taken: list[list[float]]) -> dict[str, float]:
@@ -83,7 +87,10 @@ def alternating(calls: dict[str, Callable[[], object]], times: int) -> dict[str,
     for call in calls.values():
         call()
     taken: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(times):
-        for name, call in calls.items():
-            taken[name] += samples(call, 1, warm_up=False)
+    with no_garbage():
+        for _ in range(times):
+            for name, call in calls.items():
+                start = time.perf_counter()
+                call()
+                taken[name].append(time.perf_counter() - start)
     return {name: statistics.median(row) for name, row in taken.items()}
