@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from succinct import KeyTable, LoudsTrie, StepMap
+from succinct import CsrMap, KeyTable, LoudsTrie, StepMap
 
 Sequences = Sequence[tuple[int, ...]]
 _DICT_LIMIT = 200_000  # nested dicts of more keys are weighed on that many and scaled up
@@ -77,6 +77,22 @@ class Steps(Peer):
 
     def build(self) -> None:
         index = StepMap.build(self._keys, layout=self._layout)
+        self._index, self.one, self.batch = index, index.key_id, index.key_ids
+
+    def nbytes(self) -> int:
+        return int(self._index.nbytes)
+
+
+class Rows(Peer):
+    """The library's compressed sparse rows."""
+
+    name = "CsrMap"
+
+    def prepare(self, keys: KeyTable, sequences: Sequences) -> None:
+        self._keys = keys
+
+    def build(self) -> None:
+        index = CsrMap.build(self._keys)
         self._index, self.one, self.batch = index, index.key_id, index.key_ids
 
     def nbytes(self) -> int:
@@ -176,6 +192,7 @@ def peers() -> list[Peer]:
         Louds(False),
         Steps("small"),
         Steps("fast"),
+        Rows(),
         Marisa("Trie", "utf-8", as_text),
         Marisa("BinaryTrie", "4 bytes", as_words),
         NestedDicts(),

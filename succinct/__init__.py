@@ -5,13 +5,14 @@ from succinct.decode import BeamResult, QueryResult, beam_search
 from succinct.errors import FormatError
 from succinct.index import DEAD, load, verify
 from succinct.keys import ItemMap, KeyTable
-from succinct.maps import StepMap
+from succinct.maps import CsrMap, StepMap
 from succinct.trie import LoudsTrie
 
 __all__ = [
     "DEAD",
     "BeamResult",
     "BitVector",
+    "CsrMap",
     "EliasFano",
     "FormatError",
     "ItemMap",

@@ -160,6 +160,22 @@ def build_steps(sequences: Any, layout: Any = "small") -> LibraryIndex:
     return LibraryIndex(StepMap.build(keys, layout))
 
 
+def build_csr(sequences: Any, dense: Any = "auto", wide: bool = False) -> LibraryIndex:
+    """A CsrMap; with so many dense levels as tokens allow, and as if it had 2**32 states."""
+    from succinct import CsrMap, KeyTable
+    from succinct.maps.csr import csrmap
+
+    keys = KeyTable.from_sequences(sequences)
+    if dense == "most":
+        steps = CsrMap.build(keys).info()["steps"]
+        sizes = [step["prefixes"] * (step["high"] - step["low"]) for step in steps]
+        dense = next((i for i, size in enumerate(sizes) if size > 2**20), len(sizes))
+    with pytest.MonkeyPatch.context() as patch:
+        if wide:
+            patch.setattr(csrmap, "WIDE", 0)
+        return LibraryIndex(CsrMap.build(keys, dense_levels=dense))
+
+
 def save_and_load(
     sequences: Any, mmap: bool, build: Any = build_louds, **layout: Any
 ) -> LibraryIndex:
@@ -189,6 +205,14 @@ INDEXES: dict[str, Callable[[Any], Any]] = {
     "steps-mapped": lambda sequences: save_and_load(sequences, mmap=True, build=build_steps),
     "steps-loaded": lambda sequences: save_and_load(
         sequences, mmap=False, build=build_steps, layout="packed"
+    ),
+    "csr": build_csr,
+    "csr-sparse": lambda sequences: build_csr(sequences, dense=0),
+    "csr-dense": lambda sequences: build_csr(sequences, dense="most"),
+    "csr-wide": lambda sequences: build_csr(sequences, wide=True),
+    "csr-mapped": lambda sequences: save_and_load(sequences, mmap=True, build=build_csr, dense=0),
+    "csr-loaded": lambda sequences: save_and_load(
+        sequences, mmap=False, build=build_csr, dense="most"
     ),
 }
 IN_LEVEL_ORDER = set(INDEXES) - {"louds-tail", "louds-auto", "louds-mapped"}  # as in a KeyTable

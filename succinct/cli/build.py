@@ -15,7 +15,7 @@ import numpy as np
 from succinct.cli._terminal import check_writable, print_json, stages
 from succinct.index import Index
 from succinct.keys import ItemMap, KeyTable
-from succinct.maps import StepMap
+from succinct.maps import CsrMap, StepMap
 from succinct.trie import LoudsTrie
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -57,9 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--kind",
-        choices=["louds", "steps"],
+        choices=["louds", "steps", "csr"],
         default="louds",
-        help="the kind of index: LoudsTrie or StepMap (default: louds)",
+        help="the kind of index: LoudsTrie, StepMap or CsrMap (default: louds)",
     )
     parser.add_argument(
         "--tail",
@@ -71,6 +71,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--layout",
         choices=["small", "fast"],
         help="steps: what the representations are chosen for (default: small)",
+    )
+    parser.add_argument(
+        "--dense-levels",
+        metavar="N",
+        type=_count,
+        help="csr: how many steps are answered by dense masks (default: as makes the index "
+        "smallest)",
     )
     parser.add_argument(
         "--memory-limit",
@@ -86,6 +93,12 @@ def _size(text: str) -> int:
     if match is None or float(match[1]) == 0:
         raise argparse.ArgumentTypeError(f"expected a size such as 500M or 4G, got {text!r}")
     return int(float(match[1]) * _UNITS[match[2]])
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"\d{1,9}", text):
+        raise argparse.ArgumentTypeError(f"expected a number such as 2, got {text!r}")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -112,6 +125,9 @@ def run(args: argparse.Namespace) -> int:
         index: Index
         if args.kind == "steps":
             index = StepMap.build(keys, layout=args.layout or "small")
+        elif args.kind == "csr":
+            wanted = args.dense_levels
+            index = CsrMap.build(keys, dense_levels="auto" if wanted is None else wanted)
         else:
             index = LoudsTrie.build(keys, tail=_TAILS[args.tail or "auto"])
         names = keys.item_names
@@ -161,6 +177,8 @@ def _check_options(args: argparse.Namespace) -> None:
         error("--tail goes with --kind louds")
     if args.layout is not None and args.kind != "steps":
         error("--layout goes with --kind steps")
+    if args.dense_levels is not None and args.kind != "csr":
+        error("--dense-levels goes with --kind csr")
     if args.input == _PIPE and args.output is None:
         error("a catalog from a pipe needs --output OUT")
     if args.items and (args.tokenizer is not None or kind in (".npy", ".parquet")):

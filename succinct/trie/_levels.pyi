@@ -15,6 +15,16 @@ def level_keys(table: KeyTable) -> tuple[_I64, _I64]: ...
 def count_tokens(table: KeyTable, counts: _I64) -> None: ...
 def count_code_lengths(table: KeyTable, codes: _U32, lengths: _I64) -> None: ...
 def fill_steps(table: KeyTable, steps: _I64, bits: _U64, values: _U64, codes: _U32) -> None: ...
+def fill_rows(
+    table: KeyTable,
+    prefixes: _I64,
+    dense: _I64,
+    shift: int,
+    masks: _U64,
+    offsets: _U32 | _U64,
+    entries: _U64,
+    terminal: _U64,
+) -> None: ...
 def fill_prefixes(
     table: KeyTable,
     prefixes: _I64,

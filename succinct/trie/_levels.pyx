@@ -31,6 +31,10 @@ ctypedef fused token_t:
     const uint32_t
     const uint64_t
 
+ctypedef fused offset_t:
+    uint32_t
+    uint64_t
+
 
 cdef inline int64_t start_of(const int64_t *offsets, int64_t fixed, int64_t i) noexcept nogil:
     return i * fixed if offsets == NULL else offsets[i]
@@ -205,6 +209,44 @@ def _fill_steps(token_t[::1] tokens, _Keys keys, const int64_t[:, ::1] table, ui
             a, b = b, end
         for d in range(table.shape[0]):
             steps_put_row(steps + d, &bits[0], &values[0], rows[d], entries[d])
+
+
+def fill_rows(table, prefixes, const int64_t[:, ::1] dense, uint64_t shift, masks, offsets, entries,
+              terminal):
+    """Fill the arrays of a compressed-sparse-row index; see `succinct.maps.csr.lanes`.
+
+    They come zeroed; `terminal` are the words of a bit-vector, empty if all keys have one length.
+    A row that stays empty gets no offset.
+    """
+    next_state = np.cumsum(prefixes)  # the first prefix of length d has number next_state[d - 1]
+    _fill_rows(table.tokens, _Keys(table), next_state, dense, shift, masks, offsets, entries,
+               terminal)
+
+
+def _fill_rows(token_t[::1] tokens, _Keys keys, int64_t[::1] next_state,
+               const int64_t[:, ::1] dense, uint64_t shift, uint64_t[::1] masks,
+               offset_t[::1] offsets, uint64_t[::1] entries, uint64_t[::1] terminal):
+    cdef int64_t i, d, a = 0, b = 0, end, shared, state = 0, parent, at, n_dense = dense.shape[0]
+    cdef int64_t first_row = next_state[n_dense - 1] if n_dense else 0
+    cdef int64_t first_entry = next_state[n_dense], first_leaf = next_state[next_state.shape[0] - 2]
+    with nogil:
+        for i in range(keys.n):
+            end = start_of(keys.offsets, keys.fixed, i + 1)
+            shared = common(&tokens[0], a, b, end)
+            for d in range(shared, end - b):
+                parent = next_state[d - 1] - 1 if d else 0
+                state = next_state[d]
+                next_state[d] += 1
+                if d < n_dense:
+                    at = dense[d, 1] + (parent - dense[d, 0]) * dense[d, 2]
+                    bits_set(&masks[at], <int64_t>tokens[b + d] - dense[d, 3])
+                else:
+                    at = state - first_entry
+                    entries[at] = <uint64_t>tokens[b + d] | <uint64_t>state << shift
+                    offsets[parent - first_row + 1] = <offset_t>(at + 1)
+            if terminal.shape[0] and state < first_leaf:
+                bits_set(&terminal[0], state)
+            a, b = b, end
 
 
 def fill_prefixes(table, prefixes, uint32_t high_width, topology, terminal, slots, label_high):
