@@ -70,7 +70,7 @@ cdef class CsrCore:
         words = masks
         self.mask_words = &words[0] if words.shape[0] else NULL
         narrow = firsts
-        self.first_of = &narrow[0]
+        self.first_of = &narrow[0] if narrow.shape[0] else NULL
         rows = dense
         self.n_dense = rows.shape[0]
         self.level = &rows[0, 0] if rows.shape[0] else NULL

@@ -363,6 +363,8 @@ def _dense_table(
 
 def _firsts(masks: Words) -> npt.NDArray[np.uint32]:
     """The state of the first one at or behind the begin of each word, and behind the last."""
+    if len(masks) == 0:
+        return np.empty(0, np.uint32)
     firsts = np.empty(len(masks) + 1, np.uint32)
     firsts[0] = 1
     np.cumsum(np.bitwise_count(masks), dtype=np.uint32, out=firsts[1:])

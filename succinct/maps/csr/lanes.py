@@ -26,7 +26,8 @@ class CsrLanes(NamedTuple):
     masks : uint64 array
         Bit t - low of a row of the dense head: token t continues the prefix.
     firsts : uint32 array [len(masks) + 1]
-        The state that the first one at or behind the begin of each word leads to.
+        The state that the first one at or behind the begin of each word leads to; empty if there
+        are no masks.
     dense : int64 array [dense levels, 4]
         For each level the state of its first row, where the row begins in `masks`, words a row,
         and the token of a row's first bit.
