@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from succinct import _args
+from succinct._threads import read_threads
 from succinct.bits import BitVector, PackedArray
 from succinct.bits.packed import words_for
 from succinct.format import Parts
@@ -19,6 +20,7 @@ from succinct.keys.sorting import sort_sequences
 from succinct.trie import _levels, lanes
 from succinct.trie._louds import LoudsCore, is_tree
 from succinct.trie.lanes import LoudsLanes
+from succinct.trie.passes import Passes
 
 Tail = bool | Literal["auto"]
 
@@ -68,7 +70,7 @@ class LoudsTrie(Index):
     lanes: ClassVar[types.ModuleType] = lanes
 
     @classmethod
-    def build(cls, keys: KeyTable, tail: Tail = "auto") -> Self:
+    def build(cls, keys: KeyTable, tail: Tail = "auto", *, num_threads: int | None = 1) -> Self:
         """Build a trie from a table of keys.
 
         Parameters
@@ -78,11 +80,14 @@ class LoudsTrie(Index):
         tail : bool or "auto"
             Fold chains of prefixes with one continuation into a tail buffer; "auto" folds them
             if that makes this trie smaller.
+        num_threads : int, optional
+            Threads that share the work; None takes as many as there are processors. The trie is
+            the same for any number.
 
         Raises
         ------
         ValueError
-            If there is no key.
+            If there is no key or `num_threads` is below 1.
         TypeError
             If `keys` is no KeyTable.
 
@@ -99,7 +104,11 @@ class LoudsTrie(Index):
             raise ValueError(f"tail must be True, False or 'auto', got {tail!r}")
         if keys.n_keys == 0:
             raise ValueError("an index needs at least one key, got an empty KeyTable")
-        prefixes, low, high = _levels.level_sizes(keys)
+        return cls._build(Passes(keys, read_threads(num_threads)), tail)
+
+    @classmethod
+    def _build(cls, passes: Passes, tail: Tail) -> Self:
+        keys, prefixes = passes.keys, passes.prefixes
         if prefixes.sum() > MAX_NODES:
             raise ValueError(f"a trie has at most {MAX_NODES} nodes, got {prefixes.sum()}")
         chosen: _Layout | None = None
@@ -116,8 +125,8 @@ class LoudsTrie(Index):
             if tail == "auto" and plain_bytes <= chosen.nbytes:
                 chosen = None
         if chosen is None:
-            chosen = _plain(keys, prefixes)
-        return cls._of(chosen, prefixes, low, high, tails)
+            chosen = _plain(passes)
+        return cls._of(chosen, prefixes, passes.low, passes.high, tails)
 
     @classmethod
     def _of(
@@ -344,13 +353,13 @@ def _high_width(largest: int) -> int:
     return max(0, largest.bit_length() - 16)
 
 
-def _plain(keys: KeyTable, prefixes: Numbers) -> _Layout:
-    n_nodes = int(prefixes.sum())
-    width = _high_width(keys.vocab_size - 1)
+def _plain(passes: Passes) -> _Layout:
+    n_nodes = int(passes.prefixes.sum())
+    width = _high_width(passes.keys.vocab_size - 1)
     topology, terminal = _zero_words(2 * n_nodes + 1), _zero_words(n_nodes)
     slots = np.zeros(n_nodes, np.uint16)
     high = np.zeros(words_for(n_nodes, width), np.uint64)
-    _levels.fill_prefixes(keys, prefixes, width, topology, terminal, slots, high)
+    passes.fill_prefixes(width, topology, terminal, slots, high)
     return _Layout(
         BitVector.from_storage(topology, 2 * n_nodes + 1),
         BitVector.from_storage(terminal, n_nodes),

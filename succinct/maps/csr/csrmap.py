@@ -18,6 +18,7 @@ from succinct.maps.csr import lanes
 from succinct.maps.csr._csr import CsrCore
 from succinct.maps.csr.lanes import CsrLanes
 from succinct.trie import _levels
+from succinct.trie.passes import Passes
 
 Offsets = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 Words = npt.NDArray[np.uint64]
@@ -113,7 +114,8 @@ class CsrMap(Index):
         wanted = _dense_levels(dense_levels)
         if keys.n_keys == 0:
             raise ValueError("an index needs at least one key, got an empty KeyTable")
-        prefixes, low, high = _levels.level_sizes(keys)
+        passes = Passes(keys, 1)
+        prefixes, low, high = passes.prefixes, passes.low, passes.high
         n_levels = len(low)
         n_dense = _smallest(prefixes, low, high) if wanted is None else min(wanted, n_levels)
         dense, n_words = _dense_table(n_dense, prefixes, low, high)
