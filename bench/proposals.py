@@ -208,7 +208,7 @@ def _throughput(bench: _Bench) -> Table:
                 "requests_per_s",
                 "index",
                 f"Requests a second by batch, K = B = {max(bench.widths):,}",
-                where=lambda row: row["width"] == max(bench.widths),
+                where={"width": max(bench.widths)},
             )
         ],
     )
@@ -269,7 +269,7 @@ def _heads(bench: _Bench) -> Table:
                 "index",
                 "Mean time by size of the head, thresholds −20 / −200",
                 log_x=False,
-                where=lambda row: row["thresholds"] == "-20 / -200",
+                where={"thresholds": "-20 / -200"},
             )
         ],
     )

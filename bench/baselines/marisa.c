@@ -217,7 +217,7 @@ struct search {
   uint32_t *won_tokens, *won_parents;  // [T][width]
   int mode;
   // The workers of opt_search.
-  pthread_mutex_t lock;
+  pthread_spinlock_t lock;
   atomic_llong next_beam;
   atomic_ullong bound, result_bound;
 };
@@ -306,11 +306,11 @@ static inline void take(struct search *s, int64_t beam, int64_t k, uint32_t node
   double score = (double)sum * s->query->factors[s->at + 1];
   if (get_bit(&s->trie->terminal, node) &&
       order64(score) >= atomic_load_explicit(&s->result_bound, memory_order_relaxed)) {
-    pthread_mutex_lock(&s->lock);
+    pthread_spin_lock(&s->lock);
     add_result(s, beam * s->query->n_proposals + k, node, sum);
     if (s->n_results == s->query->max_results)
       atomic_store_explicit(&s->result_bound, order64(s->results[0].score), memory_order_relaxed);
-    pthread_mutex_unlock(&s->lock);
+    pthread_spin_unlock(&s->lock);
   }
   uint64_t key = candidate_key(s, beam, k, sum);
   if (s->at + 1 == s->query->n_steps ||
@@ -319,12 +319,12 @@ static inline void take(struct search *s, int64_t beam, int64_t k, uint32_t node
   // Only what may be kept is asked whether it has children.
   uint64_t zero = select_bit(b->words, b->counts, b->samples0, node, ~0ull);
   if (!get_bit(b, zero + 1)) return;
-  pthread_mutex_lock(&s->lock);
+  pthread_spin_lock(&s->lock);
   struct candidate c = {key, node, sum};
   s->n_found = beams_push(s->found, s->n_found, s->query->width, c);
   if (s->n_found == s->query->width)
     atomic_store_explicit(&s->bound, s->found[0].key, memory_order_relaxed);
-  pthread_mutex_unlock(&s->lock);
+  pthread_spin_unlock(&s->lock);
 }
 
 static void expand(struct search *s, int64_t beam) {
@@ -443,7 +443,7 @@ int64_t opt_search(const struct trie *trie, const struct query *q, struct pool *
                    struct answer *a) {
   struct search s;
   start(&s, trie, q);
-  pthread_mutex_init(&s.lock, NULL);
+  pthread_spin_init(&s.lock, PTHREAD_PROCESS_PRIVATE);
   s.mode = (int)mode;
   uint64_t *spare = malloc((size_t)q->n_proposals * 16);
   uint32_t *last = malloc((size_t)(q->n_steps * q->n_proposals) * 4);
