@@ -1,11 +1,15 @@
 """Building in threads: the same bytes as the simplest builder, whatever the number."""
 
+import subprocess
+import sys
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from succinct import KeyTable, LoudsTrie, StepMap
+from succinct import KeyTable, LoudsTrie, StepMap, verify
 from succinct.maps import layout as layouts
 from succinct.trie.passes import Passes
 from tests.strategies import catalogs
@@ -79,7 +83,7 @@ TABLES = {
     ),
     "ragged": ragged(5000, 40),
     "ragged, wide": ragged(5000, 70_000),
-    "long": KeyTable.from_sequences([(1,) * n for n in range(1, 90)] + [(1,) * 5000, (2,) * 3000]),
+    "long": KeyTable.from_sequences([(1,) * n for n in range(1, 90)] + [(1,) * 800, (2,) * 700]),
 }
 
 
@@ -123,3 +127,82 @@ def test_numbers_of_threads(cls):
         cls.build(keys, num_threads=0)
     with pytest.raises(TypeError, match="num_threads: expected an int"):
         cls.build(keys, num_threads=1.5)
+
+
+# Into a file
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_file_is_built_as_it_would_be_saved(table, threads, tmp_path):
+    keys = TABLES[table]
+    built, saved = tmp_path / "built", tmp_path / "saved"
+    for cls, options in ((StepMap, {}), (LoudsTrie, {"tail": False}), (LoudsTrie, {"tail": True})):
+        index = cls.build(keys, **options, num_threads=threads, path=built)
+        other = cls.build(keys, **options)
+        other.save(saved)
+        assert built.read_bytes() == saved.read_bytes()
+        assert index.n_keys == keys.n_keys
+        assert index.nbytes == other.nbytes
+        verify(built)
+
+
+def test_building_a_file_takes_little_memory(tmp_path):
+    rows = np.arange(300_000, dtype=np.uint16)[:, None] * np.uint16([1, 0, 0])
+    rows[:, 1], rows[:, 2] = np.arange(300_000) // 2**16, np.arange(300_000) * 7919 % 60_000
+    keys = KeyTable.from_rows(np.unique(rows, axis=0))
+    for build in (
+        lambda: StepMap.build(keys, "packed", path=tmp_path / "index"),
+        lambda: StepMap.build(keys, "sparse", path=tmp_path / "index", num_threads=2),
+        lambda: LoudsTrie.build(keys, False, path=tmp_path / "index"),
+    ):
+        tracemalloc.start()
+        index = build()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 0.2 * index.nbytes + 200_000
+
+
+def test_nothing_is_left_of_a_file_that_fails(tmp_path, monkeypatch):
+    path = tmp_path / "index"
+    path.write_bytes(b"older")
+    keys = TABLES["ragged"]
+
+    def fail(*_, **arrays):
+        arrays["topology"][:] = 1
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Passes, "fill_prefixes", fail)
+        with pytest.raises(KeyboardInterrupt):
+            LoudsTrie.build(keys, False, path=path)
+    with pytest.raises(FileNotFoundError, match="missing"):
+        StepMap.build(keys, path=tmp_path / "missing" / "index")
+    with pytest.raises(IsADirectoryError):
+        StepMap.build(keys, path=tmp_path)
+    assert path.read_bytes() == b"older"
+    assert [file.name for file in tmp_path.iterdir()] == ["index"]
+
+
+FULL_DISK = """
+import resource, signal, sys
+from succinct import KeyTable, StepMap
+keys = KeyTable.from_rows([[i % 100, i // 100] for i in range(10_000)])
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+try:
+    StepMap.build(keys, "sparse", path=sys.argv[1])
+except OSError as error:
+    print(error)
+"""
+
+
+def test_no_room_for_the_file(tmp_path):
+    path = tmp_path / "index"
+    path.write_bytes(b"older")
+    command = [sys.executable, "-c", FULL_DISK, path]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "File too large" in ran.stdout
+    assert str(path) in ran.stdout
+    assert path.read_bytes() == b"older"
+    assert [file.name for file in tmp_path.iterdir()] == ["index"]

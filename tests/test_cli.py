@@ -184,6 +184,7 @@ def test_build_checks_its_output_first(
         (["build", "keys.txt", "--kind", "hash"], "'louds', 'steps', 'csr'"),
         (["build", "keys.txt", "--kind", "steps", "--tail", "no"], "--kind louds"),
         (["build", "keys.txt", "--layout", "fast"], "--kind steps"),
+        (["build", "keys.txt", "--kind", "csr", "--threads", "2"], "--threads goes with"),
         (["build", "keys.txt", "--dense-levels", "2"], "--kind csr"),
         (["build", "keys.txt", "--kind", "csr", "--dense-levels", "-1"], "expected a number"),
         (["build", "keys.txt", "--kind", "csr", "--dense-levels", "9" * 20], "expected a number"),
@@ -205,7 +206,7 @@ def test_wrong_calls(argv: list[object], said: str, capsys: pytest.CaptureFixtur
     ("kind", "options"),
     [
         ("steps", []),
-        ("steps", ["--layout", "fast"]),
+        ("steps", ["--layout", "fast", "--threads", "2"]),
         ("csr", []),
         ("csr", ["--dense-levels", "2"]),
     ],

@@ -85,6 +85,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_size,
         help="sort larger catalogs on disk; as in 500M or 4G",
     )
+    parser.add_argument(
+        "--threads", metavar="N", type=_count, help="louds, steps: threads to use (default: all)"
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON document")
 
 
@@ -123,17 +126,21 @@ def run(args: argparse.Namespace) -> int:
             raise ValueError(f"{args.input}: the catalog is empty: an index needs at least one key")
         begin("building")
         index: Index
+        names = keys.item_names
+        # What names no items is built where it is to lie: it need not fit into memory.
+        path = output if names is None else None
         if args.kind == "steps":
-            index = StepMap.build(keys, layout=args.layout or "small")
+            index = StepMap.build(keys, args.layout or "small", num_threads=args.threads, path=path)
         elif args.kind == "csr":
             wanted = args.dense_levels
             index = CsrMap.build(keys, dense_levels="auto" if wanted is None else wanted)
         else:
-            index = LoudsTrie.build(keys, tail=_TAILS[args.tail or "auto"])
-        names = keys.item_names
-        items = None if names is None else ItemMap(index, keys.key_ids, names)
+            tail = _TAILS[args.tail or "auto"]
+            index = LoudsTrie.build(keys, tail, num_threads=args.threads, path=path)
         begin("saving")
-        index.save(output, items=items)
+        items = None if names is None else ItemMap(index, keys.key_ids, names)
+        if items is not None or args.kind == "csr":
+            index.save(output, items=items)
     seconds = time.perf_counter() - start
     if _looks_named(args, index):
         print(
@@ -175,6 +182,8 @@ def _check_options(args: argparse.Namespace) -> None:
         error(f"--tokenizer needs lines of text, not a {kind} file")
     if args.tail is not None and args.kind != "louds":
         error("--tail goes with --kind louds")
+    if args.threads is not None and args.kind == "csr":
+        error("--threads goes with --kind louds and --kind steps")
     if args.layout is not None and args.kind != "steps":
         error("--layout goes with --kind steps")
     if args.dense_levels is not None and args.kind != "csr":

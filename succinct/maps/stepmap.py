@@ -9,10 +9,11 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from succinct import format
 from succinct._threads import read_threads
 from succinct.bits import BitVector, PackedArray
-from succinct.format import Parts
-from succinct.index import Index, Numbers, Tokens
+from succinct.format import Parts, StrPath
+from succinct.index import Index, Numbers, Tokens, load
 from succinct.keys import KeyTable
 from succinct.maps import lanes
 from succinct.maps import layout as layouts
@@ -79,6 +80,7 @@ class StepMap(Index):
         layout: Representation | Sequence[Representation] = "small",
         *,
         num_threads: int | None = 1,
+        path: StrPath | None = None,
     ) -> Self:
         """Build an index from a table of keys.
 
@@ -93,6 +95,9 @@ class StepMap(Index):
         num_threads : int, optional
             Threads that share the work; None takes as many as there are processors. The index is
             the same for any number.
+        path : str or path-like, optional
+            Build the index in a file, as `save` would write it, and map that: for what does not
+            fit into memory. The file appears whole or not at all; an older one is replaced.
 
         Raises
         ------
@@ -101,11 +106,14 @@ class StepMap(Index):
             `num_threads` is below 1, or an index would be too large to be addressed.
         TypeError
             If `keys` is no KeyTable.
+        OSError
+            If the file cannot be written.
 
         Notes
         -----
         One pass over the keys to count and one to fill, O(tokens); two more where direct-access
-        codes come into question. Memory is that of the index.
+        codes come into question. Memory is that of the index, or with `path` that of the rank and
+        select directory of its bit-vectors.
 
         Examples
         --------
@@ -123,10 +131,10 @@ class StepMap(Index):
         if keys.n_keys == 0:
             raise ValueError("an index needs at least one key, got an empty KeyTable")
         wanted = _names(layout, keys.max_length)
-        return cls._build(Passes(keys, read_threads(num_threads)), wanted)
+        return cls._build(Passes(keys, read_threads(num_threads)), wanted, path)
 
     @classmethod
-    def _build(cls, passes: Passes, wanted: Sequence[str]) -> Self:
+    def _build(cls, passes: Passes, wanted: Sequence[str], path: StrPath | None = None) -> Self:
         n_keys, final = passes.n_keys, passes.inner
         prefixes, low, high = passes.prefixes, passes.low, passes.high
         shapes = layouts.shapes(prefixes, low, high, prefixes[1:] - n_keys + final, final)
@@ -139,14 +147,27 @@ class StepMap(Index):
             place = layouts.lay_out(steps, shapes, (len(codes.tokens), codes.width))
         else:
             place = layouts.lay_out(steps, shapes)
-        words = np.zeros(8 * (place.n_bits // 512 + 1), np.uint64)
-        values = np.zeros(place.n_words, np.uint64)
-        if place.vocab_size:
-            packed = PackedArray(codes.tokens, codes.width).words
-            values[: len(packed) - 1] = packed[:-1]
-        passes.fill_steps(place.table, words, values, codes.of_token, codes.chunks(steps))
-        bits = BitVector.from_storage(words, place.n_bits)
-        return cls._of(steps, place, bits, values, prefixes, low, high)
+
+        def fill(bits: npt.NDArray[np.uint64], values: npt.NDArray[np.uint64]) -> None:
+            if place.vocab_size:
+                packed = PackedArray(codes.tokens, codes.width).words
+                values[: len(packed) - 1] = packed[:-1]
+            passes.fill_steps(place.table, bits, values, codes.of_token, codes.chunks(steps))
+
+        sizes = {"bits": 8 * (place.n_bits // 512 + 1), "values": place.n_words}
+        if path is None:
+            words = {name: np.zeros(size, np.uint64) for name, size in sizes.items()}
+            fill(**words)
+            bits = BitVector.from_storage(words["bits"], place.n_bits)
+            return cls._of(steps, place, bits, words["values"], prefixes, low, high)
+        small = {"steps": _numbers(steps), **cls._levels(prefixes, low, high)}
+        open_arrays = {name: (np.uint64, size) for name, size in sizes.items()}
+        params = _params(place)
+        with format.created(path, cls.__name__, params, small, open_arrays) as words:
+            fill(**words)
+        index = load(path)
+        assert isinstance(index, cls)
+        return index
 
     @classmethod
     def _of(
@@ -161,8 +182,7 @@ class StepMap(Index):
     ) -> Self:
         vocab = place.vocab_at, place.vocab_width, place.vocab_size
         core = StepsCore(bits, values, place.table, *vocab)
-        params = {"n_keys": place.n_keys, "n_codes": place.vocab_size}
-        self = cls(core, prefixes, low, high, params)
+        self = cls(core, prefixes, low, high, _params(place))
         self._steps, self._place = tuple(steps), place
         return self
 
@@ -217,7 +237,7 @@ class StepMap(Index):
         return {
             "bits": self._core.bits.words,
             "values": self._core.values,
-            "steps": np.array(self._steps, np.int64).reshape(-1),
+            "steps": _numbers(self._steps),
         }
 
     @classmethod
@@ -247,6 +267,15 @@ class StepMap(Index):
             raise parts.error(f"the steps have {place.n_keys} keys, not as many as the file says")
         values = parts.array("values", np.uint64, place.n_words)
         return cls._of(steps, place, bits, values, prefixes, low, high)
+
+
+def _params(place: Layout) -> dict[str, int]:
+    return {"n_keys": place.n_keys, "n_codes": place.vocab_size}
+
+
+def _numbers(steps: Sequence[Step]) -> npt.NDArray[np.int64]:
+    """The steps as a file holds them."""
+    return np.array(steps, np.int64).reshape(-1)
 
 
 def _width(high: Tokens) -> int:
