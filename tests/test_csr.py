@@ -178,11 +178,27 @@ def compare(index, arrays, state):
     lanes.list_children(arrays, state, first, count, *listed, np.int64(1))
     assert [array[1:-1].tolist() for array in listed] == [tokens.tolist(), states.tolist()]
     assert [array[[0, -1]].tolist() for array in listed] == [[0, 0], [0, 0]]
+    numbers = []
+    first_state, end = lanes.extensions(arrays, state)
+    assert [*range(first_state, end)] == states.tolist()
+    while first_state < end:
+        numbers += range(*lanes.key_range(arrays, first_state, end))
+        first_state, end = lanes.descend(arrays, first_state, end)
+    assert numbers == numbers_below(index, states)
     for k, (token, child) in enumerate(zip(tokens.tolist(), states, strict=True)):
         assert lanes.nth_child(arrays, state, first, np.int64(k)) == (token, child)
         for asked in (token - 1, token, token + 1, token + 64, 2**32 - 2):
             found = lanes.find_child(arrays, state, first, count, np.int64(asked))
             assert found == (states[tokens == asked] if asked in tokens else DEAD)
+
+
+def numbers_below(index, states):
+    """The numbers of the keys that some states and their continuations are."""
+    numbers = []
+    while len(states):
+        numbers += [n for n in index.state_key_ids(states).tolist() if n >= 0]
+        states = index.children(states)[2]
+    return numbers
 
 
 # Files
@@ -347,6 +363,12 @@ def poke(index):
                 arrays, state, first, count, np.empty(count, np.uint32), found.copy(), 0
             )
             lanes.key_number(arrays, state)
+            first, end = lanes.extensions(arrays, state)
+            for _ in range(index.max_length):
+                if first < end:
+                    lanes.key_range(arrays, first, end)
+                first, end = lanes.descend(arrays, first, end)
+            assert first >= end
 
 
 @settings(max_examples=60)

@@ -30,6 +30,7 @@ class CsrCore:
     offsets: _U32 | _U64
     entries: _U64
     terminal: BitVector
+    starts: _I64
     shift: int
     n_states: int
     first_row: int

@@ -43,7 +43,7 @@ cdef struct Row:
 
 cdef class CsrCore:
     """The arrays of the index, and the steps through them."""
-    cdef readonly object masks, firsts, dense, offsets, entries
+    cdef readonly object masks, firsts, dense, offsets, entries, starts
     cdef readonly BitVector terminal
     cdef readonly uint64_t shift, n_states, first_row, first_leaf, keys_above
     cdef const uint64_t *mask_words
@@ -53,11 +53,12 @@ cdef class CsrCore:
     cdef const uint32_t *offsets32  # one of the two
     cdef const uint64_t *offsets64
     cdef const uint64_t *entry
-    cdef const int64_t[::1] starts  # first state of every level
+    cdef const int64_t *level_start  # first state of every level, and the number of all
     cdef uint64_t token_mask
 
     def __init__(self, masks, firsts, dense, offsets, entries, shift, BitVector terminal,
-                 const int64_t[::1] starts, keys_above):
+                 starts, keys_above):
+        cdef const int64_t[::1] levels = starts
         cdef const uint64_t[::1] words
         cdef const uint32_t[::1] narrow
         cdef const int64_t[:, ::1] rows
@@ -65,7 +66,7 @@ cdef class CsrCore:
         self.offsets, self.entries, self.terminal = offsets, entries, terminal
         self.shift, self.keys_above = shift, keys_above
         self.token_mask = (<uint64_t>1 << self.shift) - 1
-        for array in (masks, firsts, dense, offsets, entries):
+        for array in (masks, firsts, dense, offsets, entries, starts):
             array.flags.writeable = False
         words = masks
         self.mask_words = &words[0] if words.shape[0] else NULL
@@ -84,10 +85,11 @@ cdef class CsrCore:
         self.n_entries = words.shape[0]
         self.entry = &words[0] if words.shape[0] else NULL
         self.starts = starts
-        self.n_levels = starts.shape[0] - 2
-        self.first_row = starts[self.n_dense]
-        self.first_leaf = starts[self.n_levels]
-        self.n_states = starts[self.n_levels + 1]
+        self.level_start = &levels[0]
+        self.n_levels = levels.shape[0] - 2
+        self.first_row = levels[self.n_dense]
+        self.first_leaf = levels[self.n_levels]
+        self.n_states = levels[self.n_levels + 1]
 
     cdef inline int64_t offset(self, uint64_t row) noexcept nogil:
         cdef uint64_t at = self.offsets64[row] if self.offsets32 == NULL else self.offsets32[row]
@@ -188,7 +190,7 @@ cdef class CsrCore:
         cdef int64_t low = 0, high = self.n_levels, middle
         while low < high:
             middle = (low + high + 1) >> 1
-            if <uint64_t>self.starts[middle] <= state:
+            if <uint64_t>self.level_start[middle] <= state:
                 low = middle
             else:
                 high = middle - 1
@@ -204,7 +206,7 @@ cdef class CsrCore:
         cdef uint64_t word
         if depth <= self.n_dense:
             low = level[AT]
-            high = low + (self.starts[depth] - self.starts[depth - 1]) * level[WORDS] - 1
+            high = low + (self.level_start[depth] - self.level_start[depth - 1]) * level[WORDS] - 1
             while low < high:  # the last word that begins with this state or one before
                 middle = (low + high + 1) >> 1
                 if self.first_of[middle] <= state:
@@ -217,10 +219,10 @@ cdef class CsrCore:
             e = low - level[AT]
             token[0] = level[LOW] + ((e % level[WORDS]) << 6) + lowest_one(word)
             return level[START] + e // level[WORDS]
-        e = state - self.starts[self.n_dense + 1]
+        e = state - self.level_start[self.n_dense + 1]
         token[0] = self.entry[e] & self.token_mask
-        low = self.starts[depth - 1] - self.first_row
-        high = self.starts[depth] - self.first_row - 1
+        low = self.level_start[depth - 1] - self.first_row
+        high = self.level_start[depth] - self.first_row - 1
         while low < high:  # the last row that begins with this entry or one before
             middle = (low + high + 1) >> 1
             if self.offset(middle) <= e:
@@ -417,7 +419,7 @@ cdef class CsrCore:
         with nogil:
             for depth in range(self.n_levels):
                 out[depth] = 0
-                for state in range(self.starts[depth], self.starts[depth + 1]):
+                for state in range(self.level_start[depth], self.level_start[depth + 1]):
                     r = self.row(state)
                     out[depth] = max(out[depth], r.end - r.first)
 
@@ -437,7 +439,7 @@ cdef class CsrCore:
         prefixes[0] = 1
         for depth in range(self.n_levels):
             least, most = 2**32, -1
-            for state in range(self.starts[depth], self.starts[depth + 1]):
+            for state in range(self.level_start[depth], self.level_start[depth + 1]):
                 r = self.row(state)
                 if r.first == r.end:
                     if not self.ends_key(state):
@@ -446,7 +448,7 @@ cdef class CsrCore:
                 if r.end - r.first > tokens.shape[0]:
                     tokens = np.empty(2 * (r.end - r.first), np.uint32)
                     states = np.empty(2 * (r.end - r.first), np.uint64)
-                if not r.dense and r.first != <int64_t>(child - self.starts[self.n_dense + 1]):
+                if not r.dense and r.first != <int64_t>(child - self.level_start[self.n_dense + 1]):
                     return f"the continuations of state {state} do not begin where the last end"
                 self.fill(&r, &tokens[0], &states[0])
                 before = -1

@@ -178,6 +178,7 @@ class CsrMap(Index):
             entries=core.entries,
             shift=np.uint64(core.shift),
             terminal=core.terminal.lane_arrays(),
+            starts=core.starts,
             first_row=np.int64(core.first_row),
             first_leaf=np.int64(core.first_leaf),
             n_states=np.int64(core.n_states),

@@ -38,6 +38,8 @@ class CsrLanes(NamedTuple):
     shift : uint64
     terminal : BitLanes
         The states of keys among those below `first_leaf`; empty if these are none.
+    starts : int64 array [levels + 2]
+        The first state of every level, and the number of states.
     first_row, first_leaf, n_states : int64
         The first state whose continuations are in `entries`, the first on the last level.
     keys_above : int64
@@ -51,6 +53,7 @@ class CsrLanes(NamedTuple):
     entries: NDArray[np.uint64]
     shift: np.uint64
     terminal: BitLanes
+    starts: NDArray[np.int64]
     first_row: np.int64
     first_leaf: np.int64
     n_states: np.int64
@@ -206,3 +209,54 @@ def key_number(index: CsrLanes, state: np.uint64) -> np.int64:
     if number >= index.first_leaf:
         return np.int64(index.keys_above + number - index.first_leaf)
     return rank1(index.terminal, number)
+
+
+def _children_of(index: CsrLanes, number: np.int64) -> tuple[np.int64, np.int64]:
+    """The states [first, end) that continue that of a number below `first_leaf`."""
+    first, count = child_range(index, np.uint64(number))
+    if number >= index.first_row:
+        first += index.n_states - len(index.entries)
+    return first, np.int64(first + count)
+
+
+def extensions(index: CsrLanes, state: np.uint64) -> tuple[np.int64, np.int64]:
+    """The states [first, end) that are next on the way to every longer key; see `descend`."""
+    if state >= np.uint64(index.first_leaf):
+        return np.int64(0), np.int64(0)
+    return descend(index, np.int64(state), np.int64(np.int64(state) + 1))
+
+
+def descend(index: CsrLanes, first: np.int64, end: np.int64) -> tuple[np.int64, np.int64]:
+    """The children of the states [first, end) of one level, which are consecutive too.
+
+    What `extensions` gives, and this makes of it until nothing is left, are ranges of all states
+    beyond a state.
+    """
+    if first >= end or first >= index.first_leaf:
+        return np.int64(0), np.int64(0)
+    low, _ = _children_of(index, first)
+    _, high = _children_of(index, np.int64(end - 1))
+    if first < index.first_row:
+        return low, high
+    # A damaged file must not lead back to a level or past the next.
+    level = np.int64(0)
+    above = np.int64(len(index.starts) - 1)
+    while above - level > 1:
+        middle = (level + above) >> 1
+        if index.starts[middle] <= first:
+            level = middle
+        else:
+            above = middle
+    return max(low, index.starts[level + 1]), min(high, index.starts[level + 2])
+
+
+def key_range(index: CsrLanes, first: np.int64, end: np.int64) -> tuple[np.int64, np.int64]:
+    """The numbers [low, high) of the keys among the states [first, end) of one level."""
+    if first >= end:
+        return np.int64(0), np.int64(0)
+    if first >= index.first_leaf:
+        low = index.keys_above - index.first_leaf
+        return np.int64(low + first), np.int64(low + end)
+    if index.keys_above == 0:
+        return np.int64(0), np.int64(0)
+    return rank1(index.terminal, first), rank1(index.terminal, end)
