@@ -89,7 +89,7 @@ def test_build(catalog: Path, tail: str, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_build_names_its_output(catalog: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["build", str(catalog), "--items"]) == 0
-    assert "5 keys (1 duplicates), 6 items" in capsys.readouterr().out
+    assert "5 keys (1 duplicate), 6 items" in capsys.readouterr().out
     assert catalog.with_name("catalog.safetensors").exists()
 
 

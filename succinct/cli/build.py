@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from succinct.cli._terminal import check_writable, print_json, stages
+from succinct.cli._terminal import check_writable, counted, print_json, stages
 from succinct.index import Index
 from succinct.keys import ItemMap, KeyTable
 from succinct.maps import CsrMap, StepMap
@@ -164,10 +164,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(summary)
         return 0
-    duplicates = f" ({keys.n_duplicates:,} duplicates)" if keys.n_duplicates else ""
-    named = "" if items is None else f", {items.n_items:,} items"
+    duplicates = f" ({counted(keys.n_duplicates, 'duplicate')})" if keys.n_duplicates else ""
+    named = "" if items is None else f", {counted(items.n_items, 'item')}"
     print(
-        f"{output}: {index.n_keys:,} {'key' if index.n_keys == 1 else 'keys'}{duplicates}{named}, "
+        f"{output}: {counted(index.n_keys, 'key')}{duplicates}{named}, "
         f"{index.bits_per_key:.1f} bits per key, {seconds:.1f} s"
     )
     return 0
