@@ -6,7 +6,7 @@ A suite is a module of `bench` with a `TITLE`, an `INTRO` in Markdown and a func
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,7 @@ class Options:
 class Plot:
     """Lines over the rows of a table: `y` against `x`, a line for each value of `by`.
 
-    Rows take part whose entries are those of `where`.
+    `where` says which rows take part.
     """
 
     x: str
@@ -38,7 +38,7 @@ class Plot:
     title: str
     log_x: bool = True
     log_y: bool = True
-    where: Row = field(default_factory=dict)
+    where: Callable[[Row], bool] = bool
 
 
 @dataclass

@@ -1,6 +1,5 @@
-"""Indexes of level arrays: sliced by step, and as compressed sparse rows."""
+"""Step-sliced indexes: one map per step, each in the representation that suits its data."""
 
-from succinct.maps.csr import CsrMap
 from succinct.maps.stepmap import StepMap
 
-__all__ = ["CsrMap", "StepMap"]
+__all__ = ["StepMap"]
