@@ -63,7 +63,7 @@ def _rank_select(points: _Points, n_queries: int) -> Iterator[Table]:
                 "representation",
                 f"Time of {operation} by length (2^n), density 0.5",
                 log_x=False,
-                where=lambda row: row["density"] == 0.5,
+                where={"density": 0.5},
             )
             for operation in ("rank1", "select1")
         ],

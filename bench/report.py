@@ -76,7 +76,9 @@ def _draw(table: Table, plot: Plot, path: Path) -> bool:
     with mpl.rc_context(settings):
         figure, axes = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
         series: dict[str, list[tuple[float, float]]] = {}
-        for row in filter(plot.where, table.rows):
+        for row in table.rows:
+            if not plot.where.items() <= row.items():
+                continue
             if row.get(plot.y) is not None and row.get(plot.x) is not None:
                 series.setdefault(str(row[plot.by]), []).append((row[plot.x], row[plot.y]))
         for name, points in series.items():

@@ -6,7 +6,7 @@ A suite is a module of `bench` with a `TITLE`, an `INTRO` in Markdown and a func
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,7 @@ class Options:
 class Plot:
     """Lines over the rows of a table: `y` against `x`, a line for each value of `by`.
 
-    `where` says which rows take part.
+    Rows take part whose entries are those of `where`.
     """
 
     x: str
@@ -38,7 +38,7 @@ class Plot:
     title: str
     log_x: bool = True
     log_y: bool = True
-    where: Callable[[Row], bool] = bool
+    where: Row = field(default_factory=dict)
 
 
 @dataclass

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from succinct import _args
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -22,14 +23,15 @@ def read_threads(num_threads: int | None) -> int:
     return os.cpu_count() or 1
 
 
-def parts_of(n: int, threads: int) -> list[slice]:
-    """Consecutive parts of n things, more of them than threads: things differ in cost."""
-    n_parts = 1 if threads == 1 else max(1, min(n, 4 * threads))
+def parts_of(n: int, threads: int, most: int | None = None) -> list[slice]:
+    """Consecutive parts of n things, at most `most`, and more than threads: things differ in
+    cost."""
+    n_parts = 1 if threads == 1 else max(1, min(n if most is None else most, 4 * threads))
     bounds = [n * i // n_parts for i in range(n_parts + 1)]
     return [slice(*pair) for pair in itertools.pairwise(bounds)]
 
 
-def in_threads(work: Callable[[slice], T], parts: Sequence[slice], threads: int) -> list[T]:
+def in_threads(work: Callable[[S], T], parts: Sequence[S], threads: int) -> list[T]:
     """What the work gives for each part, in order."""
     if threads == 1 or len(parts) == 1:
         return [work(part) for part in parts]

@@ -9,13 +9,15 @@ not stored but rebuilt at load: nothing in a file can make a rank lie.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
 import stat
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from mmap import mmap as mmap_file
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +79,77 @@ def write(path: StrPath, kind: str, params: Mapping[str, Any], arrays: Mapping[s
     OSError
         If the file cannot be written; an older file at the path is then untouched.
     """
-    path = Path(path)
+    head, order = _header(kind, params, arrays, {name: _crc32(a) for name, a in arrays.items()})
+    with _replacing(Path(path)) as file:
+        file.write(head)
+        for name in order:
+            for chunk in _chunks(arrays[name]):
+                file.write(chunk)
+
+
+@contextlib.contextmanager
+def created(
+    path: StrPath,
+    kind: str,
+    params: Mapping[str, Any],
+    arrays: Mapping[str, Array],
+    open_arrays: Mapping[str, tuple[npt.DTypeLike, int]],
+) -> Iterator[dict[str, Array]]:
+    """Write an index file of which some arrays are filled while it lies on the disk.
+
+    Yields the `open_arrays`, given by type and length, zeroed and mapped from a temporary file
+    beside the target. At the end of the block checksums are computed, and the file is flushed and
+    renamed. After an error in the block nothing has changed.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written. All its space is taken at the beginning.
+    """
+    # What is not known yet is said in placeholders of the same shape, none of them in memory.
+    arrays = {
+        **arrays,
+        **{
+            name: np.broadcast_to(np.zeros((), dtype), length)
+            for name, (dtype, length) in open_arrays.items()
+        },
+    }
+    checksums = dict.fromkeys(arrays, "0" * 8)
+    head, order = _header(kind, params, arrays, checksums)
+    size = len(head) + sum(array.nbytes for array in arrays.values())
+    with _replacing(Path(path)) as file:
+        # A full disk must be met here: where a map is written to, it would end the process.
+        _allocate(file.fileno(), size)
+        mapped = np.frombuffer(mmap_file(file.fileno(), size), np.uint8)
+        place, in_file = len(head), {}
+        for name in order:
+            array = arrays[name]
+            in_file[name] = mapped[place : place + array.nbytes].view(array.dtype)
+            place += array.nbytes
+            if name not in open_arrays:
+                in_file[name][:] = array.reshape(-1)
+        yield {name: in_file[name] for name in open_arrays}
+        checksums = {name: _crc32(array) for name, array in in_file.items()}
+        head, _ = _header(kind, params, arrays, checksums)
+        file.write(head)
+
+
+def _allocate(handle: int, size: int) -> None:
+    try:
+        os.posix_fallocate(handle, 0, size)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        os.ftruncate(handle, size)  # a file system that cannot reserve space
+
+
+def _header(
+    kind: str,
+    params: Mapping[str, Any],
+    arrays: Mapping[str, Array],
+    checksums: Mapping[str, str],
+) -> tuple[bytes, list[str]]:
+    """The bytes in front of the arrays, and the order in which these follow."""
     # Wide types first, so that every array is aligned in the file and can be mapped as it is.
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     header: dict[str, Any] = {
@@ -86,7 +158,7 @@ def write(path: StrPath, kind: str, params: Mapping[str, Any], arrays: Mapping[s
             "format_version": str(VERSION),
             "kind": kind,
             "params": json.dumps(dict(params), sort_keys=True, allow_nan=False),
-            "checksums": json.dumps({name: _crc32(arrays[name]) for name in order}),
+            "checksums": json.dumps({name: checksums[name] for name in order}),
         }
     }
     end = 0
@@ -100,15 +172,10 @@ def write(path: StrPath, kind: str, params: Mapping[str, Any], arrays: Mapping[s
         }
     head = json.dumps(header, separators=(",", ":")).encode()
     head += b" " * (-len(head) % 8)
-    with replacing(path) as file:
-        file.write(len(head).to_bytes(8, "little"))
-        file.write(head)
-        for name in order:
-            for chunk in _chunks(arrays[name]):
-                file.write(chunk)
+    return len(head).to_bytes(8, "little") + head, order
 
 
-class replacing:
+class _replacing:
     """A binary file that takes the place of `path` when the block ends well, and only then."""
 
     def __init__(self, path: Path) -> None:
@@ -123,7 +190,7 @@ class replacing:
         # A short name, since that of the target may be as long as names can be.
         self.temporary = self.path.with_name(f".{secrets.token_hex(8)}.succinct.tmp")
         try:
-            self.file = open(self.temporary, "xb")
+            self.file = open(self.temporary, "x+b")
         except OSError as error:
             raise self._named(error) from None
         # Before the content, which not everybody may read; some file systems have no modes.

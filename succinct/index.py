@@ -440,6 +440,11 @@ class Index:
                 fault = str(error)
         return fault
 
+    @staticmethod
+    def _levels(prefixes: Numbers, low: Tokens, high: Tokens) -> dict[str, npt.NDArray[Any]]:
+        """The arrays that files of every kind have."""
+        return {"level_prefixes": prefixes, "level_low": low, "level_high": high}
+
     def save(self, path: StrPath, items: ItemMap | None = None) -> None:
         """Write the index, with the names of its items if given, to a safetensors file.
 
@@ -455,12 +460,7 @@ class Index:
         items = self.items if items is None else items
         if items is not None and not isinstance(items, ItemMap):
             raise TypeError(f"items must be an ItemMap, got {type(items).__name__}")
-        arrays = {
-            **self._arrays(),
-            "level_prefixes": self._prefixes,
-            "level_low": self._low,
-            "level_high": self._high,
-        }
+        arrays = {**self._arrays(), **self._levels(self._prefixes, self._low, self._high)}
         if items is not None:
             if items.index is not self:
                 raise ValueError("these items are bound to another index")

@@ -108,9 +108,6 @@ class ReferenceIndex(reference.Trie):
         found = self.search(token_ids, logprobs, **options)
         return reference.batch_to_bytes([[result[:2] for result in query] for query in found])
 
-    def filter_step(self, hidden: Any, weight: Any, *args: Any, **options: Any) -> list[list[Any]]:
-        return reference.filter_step(hidden, weight, self, *args, **options)
-
 
 class LibraryIndex(Plain):
     def result(self, token_ids: Any, logprobs: Any, **options: Any) -> Any:
@@ -141,19 +138,6 @@ class LibraryIndex(Plain):
     def search_bytes(self, token_ids: Any, logprobs: Any, **options: Any) -> bytes:
         return self.result(token_ids, logprobs, **options).to_bytes()
 
-    def filter_step(
-        self, hidden: Any, weight: Any, states: Any, scores: Any, *args: Any, **options: Any
-    ) -> list[list[Any]]:
-        from succinct import filter_step
-
-        weight, states = np.array(weight, np.float32), np.array(states, np.uint64)
-        hidden = np.array(hidden, np.float32).reshape(*states.shape, weight.shape[1])
-        step = filter_step(hidden, weight, self.raw, states, scores, *args, **options)
-        return [
-            list(map(reference.Continuation, *(to_python(part) for part in parts)))
-            for parts in zip(step.scores, step.parents, step.tokens, step.states, strict=True)
-        ]
-
 
 def build_louds(sequences: Any, **layout: Any) -> LibraryIndex:
     from succinct import KeyTable, LoudsTrie
@@ -174,6 +158,22 @@ def build_steps(sequences: Any, layout: Any = "small") -> LibraryIndex:
     if layout == "dac" and index.vocab_size > 2**20:
         layout = "packed"
     return LibraryIndex(StepMap.build(keys, layout))
+
+
+def build_csr(sequences: Any, dense: Any = "auto", wide: bool = False) -> LibraryIndex:
+    """A CsrMap; with so many dense levels as tokens allow, and as if it had 2**32 states."""
+    from succinct import CsrMap, KeyTable
+    from succinct.maps.csr import csrmap
+
+    keys = KeyTable.from_sequences(sequences)
+    if dense == "most":
+        steps = CsrMap.build(keys).info()["steps"]
+        sizes = [step["prefixes"] * (step["high"] - step["low"]) for step in steps]
+        dense = next((i for i, size in enumerate(sizes) if size > 2**20), len(sizes))
+    with pytest.MonkeyPatch.context() as patch:
+        if wide:
+            patch.setattr(csrmap, "WIDE", 0)
+        return LibraryIndex(CsrMap.build(keys, dense_levels=dense))
 
 
 def save_and_load(
@@ -205,6 +205,14 @@ INDEXES: dict[str, Callable[[Any], Any]] = {
     "steps-mapped": lambda sequences: save_and_load(sequences, mmap=True, build=build_steps),
     "steps-loaded": lambda sequences: save_and_load(
         sequences, mmap=False, build=build_steps, layout="packed"
+    ),
+    "csr": build_csr,
+    "csr-sparse": lambda sequences: build_csr(sequences, dense=0),
+    "csr-dense": lambda sequences: build_csr(sequences, dense="most"),
+    "csr-wide": lambda sequences: build_csr(sequences, wide=True),
+    "csr-mapped": lambda sequences: save_and_load(sequences, mmap=True, build=build_csr, dense=0),
+    "csr-loaded": lambda sequences: save_and_load(
+        sequences, mmap=False, build=build_csr, dense="most"
     ),
 }
 IN_LEVEL_ORDER = set(INDEXES) - {"louds-tail", "louds-auto", "louds-mapped"}  # as in a KeyTable

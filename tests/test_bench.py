@@ -2,11 +2,16 @@
 
 import json
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bench.__main__ import SUITES, main
+from bench.baselines.proposals import DictTrie, MarisaInt, MarisaOpt, Setting
 from bench.report import as_text, write_markdown
 from bench.suite import Plot, Table, add_ratios
+from succinct import KeyTable, reference
 
 
 def test_maps_prints_json(capsys):
@@ -24,6 +29,37 @@ def test_bits_agree_and_are_timed(capsys):
         assert table["rows"]
     ours = [row for row in batches["rows"] if row["representation"] == "BitVector"]
     assert all(row["memory"] > 0 and row["select0_ns"] > 0 for row in ours)
+
+
+def test_proposals_agree_and_are_timed(capsys):
+    # The suite raises where a baseline that is meant to be exact finds other results.
+    assert main(["proposals", "--quick", "--json"]) == 0
+    tables = json.loads(capsys.readouterr().out)["suites"]["proposals"]
+    assert all(table["rows"] for table in tables)
+
+
+@given(
+    st.sets(st.lists(st.integers(0, 5), min_size=1, max_size=5).map(tuple), min_size=1),
+    st.integers(0, 2**32),
+    st.integers(1, 12),
+)
+def test_proposal_baselines_equal_the_reference(sequences, seed, width):
+    rng = np.random.default_rng(seed)
+    n_steps, n_proposals = rng.integers(1, 6), rng.integers(1, 8)
+    ids = np.array([rng.choice(8, n_proposals, replace=False) for _ in range(n_steps)])
+    # Few values, so that scores tie.
+    logprobs = -rng.integers(0, 4, ids.shape).astype(np.float32)
+    setting = Setting(width, length_penalty=0.5, min_token_logprob=-3.0, min_logprob=-7.0)
+    [wanted] = reference.beam_search(
+        reference.Trie(sequences), [ids.tolist()], [logprobs.tolist()], **setting.arguments()
+    )
+    keys = KeyTable.from_sequences(sorted(sequences))
+    peers = [MarisaOpt(keys, threads=2, match=match) for match in MarisaOpt.MATCHES]
+    for peer in (*peers, MarisaInt(keys), MarisaInt(keys, scan=True), DictTrie(keys)):
+        found = peer.search(ids, logprobs, setting)
+        assert found.sequences == [result.sequence for result in wanted], peer.name
+        assert found.scores.tolist() == [result.score for result in wanted], peer.name
+        assert found.logprobs.tolist() == [result.logprob for result in wanted], peer.name
 
 
 def test_unknown_suite_is_refused(capsys):

@@ -89,7 +89,7 @@ def test_build(catalog: Path, tail: str, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_build_names_its_output(catalog: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["build", str(catalog), "--items"]) == 0
-    assert "5 keys (1 duplicates), 6 items" in capsys.readouterr().out
+    assert "5 keys (1 duplicate), 6 items" in capsys.readouterr().out
     assert catalog.with_name("catalog.safetensors").exists()
 
 
@@ -181,9 +181,13 @@ def test_build_checks_its_output_first(
         (["build", "keys.npy", "--items"], "--items"),
         (["build", "keys.npy", "--tokenizer", "x.json"], "--tokenizer"),
         (["build", "keys.txt", "--tail", "maybe"], "'auto', 'yes', 'no'"),
-        (["build", "keys.txt", "--kind", "hash"], "'louds', 'steps'"),
+        (["build", "keys.txt", "--kind", "hash"], "'louds', 'steps', 'csr'"),
         (["build", "keys.txt", "--kind", "steps", "--tail", "no"], "--kind louds"),
         (["build", "keys.txt", "--layout", "fast"], "--kind steps"),
+        (["build", "keys.txt", "--kind", "csr", "--threads", "2"], "--threads goes with"),
+        (["build", "keys.txt", "--dense-levels", "2"], "--kind csr"),
+        (["build", "keys.txt", "--kind", "csr", "--dense-levels", "-1"], "expected a number"),
+        (["build", "keys.txt", "--kind", "csr", "--dense-levels", "9" * 20], "expected a number"),
         (["build", "keys.txt", "--memory-limit", "lots"], "500M"),
         (["build", "keys.txt", "--memory-limit", "0"], "500M"),
         (["build", "keys.txt", "--tial", "no"], "did you mean --tail?"),
@@ -198,14 +202,24 @@ def test_wrong_calls(argv: list[object], said: str, capsys: pytest.CaptureFixtur
     assert said in misused(argv, capsys)
 
 
-@pytest.mark.parametrize("layout", [[], ["--layout", "fast"]])
-def test_build_of_steps(
-    layout: list[str], catalog: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("steps", []),
+        ("steps", ["--layout", "fast", "--threads", "2"]),
+        ("csr", []),
+        ("csr", ["--dense-levels", "2"]),
+    ],
+)
+def test_build_of_maps(
+    kind: str, options: list[str], catalog: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "steps.safetensors"
-    argv = ["build", catalog, "--items", "--kind", "steps", *layout, "-o", out, "--json"]
+    out = tmp_path / "map.safetensors"
+    argv = ["build", catalog, "--items", "--kind", kind, *options, "-o", out, "--json"]
     assert main([str(argument) for argument in argv]) == 0
-    assert json.loads(capsys.readouterr().out)["kind"] == "StepMap"
+    assert (
+        json.loads(capsys.readouterr().out)["kind"] == {"steps": "StepMap", "csr": "CsrMap"}[kind]
+    )
     assert main(["info", str(out)]) == 0
     assert "layout" in capsys.readouterr().out
     assert main(["verify", str(out)]) == 0

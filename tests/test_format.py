@@ -13,7 +13,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from succinct import FormatError, ItemMap, KeyTable, LoudsTrie, format, load, verify
+from succinct import CsrMap, FormatError, ItemMap, KeyTable, LoudsTrie, format, load, verify
 from tests.data.make_version_1 import KEYS, NAMES
 from tests.data.make_version_1 import main as make_version_1
 
@@ -102,6 +102,20 @@ def test_files_of_version_1_stay_readable(layout: str, items: str, mmap: bool) -
         assert [trie.items.items(trie.key_id(key))[0] for key in KEYS] == NAMES[:-1]
     else:
         assert trie.items is None
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+@pytest.mark.parametrize("dense", [0, 1])
+def test_rows_of_version_1_stay_readable(dense: int, mmap: bool) -> None:
+    path = DATA / f"version-1-csr{'-dense' * dense}.safetensors"
+    verify(path)
+    index = load(path, mmap=mmap)
+    assert isinstance(index, CsrMap)
+    assert index.dense_levels == dense
+    assert list(index.completions()) == sorted(KEYS[: len(KEYS) - dense])
+    assert [index.max_fan_out(step) for step in range(index.max_length)] == [
+        4 - dense, 2, 2, 1, 1, 1, 1
+    ]  # fmt: skip
 
 
 def test_the_script_makes_these_files(tmp_path: Path) -> None:

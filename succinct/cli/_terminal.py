@@ -54,6 +54,11 @@ def cell(value: object) -> str:
     return str(value)
 
 
+def counted(n: int, what: str) -> str:
+    """A number of things: "1 key", "1,000 keys"."""
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+
+
 @contextmanager
 def stages(total: int) -> Iterator[Any]:
     """A progress bar over named stages, on the standard error if that is a terminal.

@@ -12,10 +12,10 @@ from typing import Literal
 
 import numpy as np
 
-from succinct.cli._terminal import check_writable, print_json, stages
+from succinct.cli._terminal import check_writable, counted, print_json, stages
 from succinct.index import Index
 from succinct.keys import ItemMap, KeyTable
-from succinct.maps import StepMap
+from succinct.maps import CsrMap, StepMap
 from succinct.trie import LoudsTrie
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -57,9 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--kind",
-        choices=["louds", "steps"],
+        choices=["louds", "steps", "csr"],
         default="louds",
-        help="the kind of index: LoudsTrie or StepMap (default: louds)",
+        help="the kind of index: LoudsTrie, StepMap or CsrMap (default: louds)",
     )
     parser.add_argument(
         "--tail",
@@ -73,10 +73,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="steps: what the representations are chosen for (default: small)",
     )
     parser.add_argument(
+        "--dense-levels",
+        metavar="N",
+        type=_count,
+        help="csr: how many steps are answered by dense masks (default: as makes the index "
+        "smallest)",
+    )
+    parser.add_argument(
         "--memory-limit",
         metavar="BYTES",
         type=_size,
         help="sort larger catalogs on disk; as in 500M or 4G",
+    )
+    parser.add_argument(
+        "--threads", metavar="N", type=_count, help="louds, steps: threads to use (default: all)"
     )
     parser.add_argument("--json", action="store_true", help="print a JSON document")
 
@@ -86,6 +96,12 @@ def _size(text: str) -> int:
     if match is None or float(match[1]) == 0:
         raise argparse.ArgumentTypeError(f"expected a size such as 500M or 4G, got {text!r}")
     return int(float(match[1]) * _UNITS[match[2]])
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"\d{1,9}", text):
+        raise argparse.ArgumentTypeError(f"expected a number such as 2, got {text!r}")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -110,14 +126,21 @@ def run(args: argparse.Namespace) -> int:
             raise ValueError(f"{args.input}: the catalog is empty: an index needs at least one key")
         begin("building")
         index: Index
-        if args.kind == "steps":
-            index = StepMap.build(keys, layout=args.layout or "small")
-        else:
-            index = LoudsTrie.build(keys, tail=_TAILS[args.tail or "auto"])
         names = keys.item_names
-        items = None if names is None else ItemMap(index, keys.key_ids, names)
+        # What names no items is built where it is to lie: it need not fit into memory.
+        path = output if names is None else None
+        if args.kind == "steps":
+            index = StepMap.build(keys, args.layout or "small", num_threads=args.threads, path=path)
+        elif args.kind == "csr":
+            wanted = args.dense_levels
+            index = CsrMap.build(keys, dense_levels="auto" if wanted is None else wanted)
+        else:
+            tail = _TAILS[args.tail or "auto"]
+            index = LoudsTrie.build(keys, tail, num_threads=args.threads, path=path)
         begin("saving")
-        index.save(output, items=items)
+        items = None if names is None else ItemMap(index, keys.key_ids, names)
+        if items is not None or args.kind == "csr":
+            index.save(output, items=items)
     seconds = time.perf_counter() - start
     if _looks_named(args, index):
         print(
@@ -141,10 +164,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(summary)
         return 0
-    duplicates = f" ({keys.n_duplicates:,} duplicates)" if keys.n_duplicates else ""
-    named = "" if items is None else f", {items.n_items:,} items"
+    duplicates = f" ({counted(keys.n_duplicates, 'duplicate')})" if keys.n_duplicates else ""
+    named = "" if items is None else f", {counted(items.n_items, 'item')}"
     print(
-        f"{output}: {index.n_keys:,} {'key' if index.n_keys == 1 else 'keys'}{duplicates}{named}, "
+        f"{output}: {counted(index.n_keys, 'key')}{duplicates}{named}, "
         f"{index.bits_per_key:.1f} bits per key, {seconds:.1f} s"
     )
     return 0
@@ -159,8 +182,12 @@ def _check_options(args: argparse.Namespace) -> None:
         error(f"--tokenizer needs lines of text, not a {kind} file")
     if args.tail is not None and args.kind != "louds":
         error("--tail goes with --kind louds")
+    if args.threads is not None and args.kind == "csr":
+        error("--threads goes with --kind louds and --kind steps")
     if args.layout is not None and args.kind != "steps":
         error("--layout goes with --kind steps")
+    if args.dense_levels is not None and args.kind != "csr":
+        error("--dense-levels goes with --kind csr")
     if args.input == _PIPE and args.output is None:
         error("a catalog from a pipe needs --output OUT")
     if args.items and (args.tokenizer is not None or kind in (".npy", ".parquet")):

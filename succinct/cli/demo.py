@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from succinct.cli._terminal import print_json, print_table, progress
+from succinct.cli._terminal import counted, print_json, print_table, progress
 
 _ABOUT = """
 The decoder is the GRU of the package g2p-en, the catalog is CMUdict; both come with
@@ -48,6 +48,14 @@ def run(args: argparse.Namespace) -> int:
 
     comparison = Comparison(args.words, args.seed)
     trie = comparison.trie
+    if not args.json:
+        # Before the long part, also where the output is not a terminal.
+        print(
+            f"catalog: {trie.n_keys:,} pronunciations of {comparison.items.n_items:,} dictionary "
+            f"entries, {trie.bits_per_key:.1f} bits each\n"
+            f"decoding {counted(len(comparison.words), 'word')}\n",
+            flush=True,
+        )
     total = 2 * len(args.beam_widths)
     rows = list(progress(comparison.rows(args.beam_widths), total, "decoding"))
     if args.json:
@@ -61,11 +69,6 @@ def run(args: argparse.Namespace) -> int:
             }
         )
         return 0
-    print(
-        f"catalog: {trie.n_keys:,} pronunciations of {comparison.items.n_items:,} dictionary "
-        f"entries, {trie.bits_per_key:.1f} bits each\n"
-        f"decoding {len(comparison.words):,} words\n"
-    )
     print_table(
         ["beam width", "decoding", "outputs", "in catalog", "recall", "seconds"],
         [

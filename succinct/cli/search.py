@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from succinct.cli._terminal import check_writable, print_json, stages, write_whole
+from succinct.cli._terminal import check_writable, counted, print_json, stages, write_whole
 
 _PROPOSALS = """
 PROPOSALS is an .npz file with the arrays token_ids (integers) and logprobs (floats), both of
@@ -134,7 +134,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _print_query(entry: dict[str, Any]) -> None:
     count = len(entry["sequences"])
-    print(f"query {entry['query']}: {count} {'result' if count == 1 else 'results'}")
+    print(f"query {entry['query']}: {counted(count, 'result')}")
     if count:
         print(f"  {'score':>10}  tokens{'  items' if 'items' in entry else ''}")
     names = entry.get("items", [[]] * count)

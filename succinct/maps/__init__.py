@@ -1,5 +1,6 @@
-"""Step-sliced indexes: one map per step, each in the representation that suits its data."""
+"""Indexes of level arrays: sliced by step, and as compressed sparse rows."""
 
+from succinct.maps.csr import CsrMap
 from succinct.maps.stepmap import StepMap
 
-__all__ = ["StepMap"]
+__all__ = ["CsrMap", "StepMap"]

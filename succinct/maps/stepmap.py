@@ -9,16 +9,18 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from succinct import format
+from succinct._threads import read_threads
 from succinct.bits import BitVector, PackedArray
-from succinct.format import Parts
-from succinct.index import Index, Numbers, Tokens
+from succinct.format import Parts, StrPath
+from succinct.index import Index, Numbers, Tokens, load
 from succinct.keys import KeyTable
 from succinct.maps import lanes
 from succinct.maps import layout as layouts
 from succinct.maps._steps import StepsCore
 from succinct.maps.lanes import StepLanes
 from succinct.maps.layout import Layout, Shape, Step
-from succinct.trie import _levels
+from succinct.trie.passes import Passes
 
 Representation = Literal["small", "fast", "bitmap", "joint", "packed", "sparse", "dac"]
 
@@ -73,7 +75,12 @@ class StepMap(Index):
 
     @classmethod
     def build(
-        cls, keys: KeyTable, layout: Representation | Sequence[Representation] = "small"
+        cls,
+        keys: KeyTable,
+        layout: Representation | Sequence[Representation] = "small",
+        *,
+        num_threads: int | None = 1,
+        path: StrPath | None = None,
     ) -> Self:
         """Build an index from a table of keys.
 
@@ -85,18 +92,28 @@ class StepMap(Index):
             "small" takes the smallest representation of every step, "fast" bitmaps where they are
             not much larger than plain arrays and plain arrays elsewhere. The name of a
             representation takes it at every step; a sequence says it for each step.
+        num_threads : int, optional
+            Threads that share the work; None takes as many as there are processors. The index is
+            the same for any number.
+        path : str or path-like, optional
+            Build the index in a file, as `save` would write it, and map that: for what does not
+            fit into memory. The file appears whole or not at all; an older one is replaced.
 
         Raises
         ------
         ValueError
-            If there is no key, a name is unknown, there are not as many names as steps, or an
-            index would be too large to be addressed.
+            If there is no key, a name is unknown, there are not as many names as steps,
+            `num_threads` is below 1, or an index would be too large to be addressed.
         TypeError
             If `keys` is no KeyTable.
+        OSError
+            If the file cannot be written.
 
         Notes
         -----
-        One pass over the keys to count and one to fill, O(tokens); memory is that of the index.
+        One pass over the keys to count and one to fill, O(tokens); two more where direct-access
+        codes come into question. Memory is that of the index, or with `path` that of the rank and
+        select directory of its bit-vectors.
 
         Examples
         --------
@@ -114,26 +131,43 @@ class StepMap(Index):
         if keys.n_keys == 0:
             raise ValueError("an index needs at least one key, got an empty KeyTable")
         wanted = _names(layout, keys.max_length)
-        prefixes, low, high = _levels.level_sizes(keys)
-        n_keys, final = _levels.level_keys(keys)
+        return cls._build(Passes(keys, read_threads(num_threads)), wanted, path)
+
+    @classmethod
+    def _build(cls, passes: Passes, wanted: Sequence[str], path: StrPath | None = None) -> Self:
+        n_keys, final = passes.n_keys, passes.inner
+        prefixes, low, high = passes.prefixes, passes.low, passes.high
         shapes = layouts.shapes(prefixes, low, high, prefixes[1:] - n_keys + final, final)
         steps = [
             layouts.choose("small" if name == "dac" else name, shape)
             for name, shape in zip(wanted, shapes, strict=True)
         ]
-        codes = _Codes(keys, wanted)
+        codes = _Codes(passes, wanted)
         if codes.improve(wanted, shapes, steps):
             place = layouts.lay_out(steps, shapes, (len(codes.tokens), codes.width))
         else:
             place = layouts.lay_out(steps, shapes)
-        words = np.zeros(8 * (place.n_bits // 512 + 1), np.uint64)
-        values = np.zeros(place.n_words, np.uint64)
-        if place.vocab_size:
-            packed = PackedArray(codes.tokens, codes.width).words
-            values[: len(packed) - 1] = packed[:-1]
-        _levels.fill_steps(keys, place.table, words, values, codes.of_token)
-        bits = BitVector.from_storage(words, place.n_bits)
-        return cls._of(steps, place, bits, values, prefixes, low, high)
+
+        def fill(bits: npt.NDArray[np.uint64], values: npt.NDArray[np.uint64]) -> None:
+            if place.vocab_size:
+                packed = PackedArray(codes.tokens, codes.width).words
+                values[: len(packed) - 1] = packed[:-1]
+            passes.fill_steps(place.table, bits, values, codes.of_token, codes.chunks(steps))
+
+        sizes = {"bits": 8 * (place.n_bits // 512 + 1), "values": place.n_words}
+        if path is None:
+            words = {name: np.zeros(size, np.uint64) for name, size in sizes.items()}
+            fill(**words)
+            bits = BitVector.from_storage(words["bits"], place.n_bits)
+            return cls._of(steps, place, bits, words["values"], prefixes, low, high)
+        small = {"steps": _numbers(steps), **cls._levels(prefixes, low, high)}
+        open_arrays = {name: (np.uint64, size) for name, size in sizes.items()}
+        params = _params(place)
+        with format.created(path, cls.__name__, params, small, open_arrays) as words:
+            fill(**words)
+        index = load(path)
+        assert isinstance(index, cls)
+        return index
 
     @classmethod
     def _of(
@@ -148,8 +182,7 @@ class StepMap(Index):
     ) -> Self:
         vocab = place.vocab_at, place.vocab_width, place.vocab_size
         core = StepsCore(bits, values, place.table, *vocab)
-        params = {"n_keys": place.n_keys, "n_codes": place.vocab_size}
-        self = cls(core, prefixes, low, high, params)
+        self = cls(core, prefixes, low, high, _params(place))
         self._steps, self._place = tuple(steps), place
         return self
 
@@ -204,7 +237,7 @@ class StepMap(Index):
         return {
             "bits": self._core.bits.words,
             "values": self._core.values,
-            "steps": np.array(self._steps, np.int64).reshape(-1),
+            "steps": _numbers(self._steps),
         }
 
     @classmethod
@@ -236,6 +269,15 @@ class StepMap(Index):
         return cls._of(steps, place, bits, values, prefixes, low, high)
 
 
+def _params(place: Layout) -> dict[str, int]:
+    return {"n_keys": place.n_keys, "n_codes": place.vocab_size}
+
+
+def _numbers(steps: Sequence[Step]) -> npt.NDArray[np.int64]:
+    """The steps as a file holds them."""
+    return np.array(steps, np.int64).reshape(-1)
+
+
 def _width(high: Tokens) -> int:
     """Bits of the largest token."""
     return (int(high.max()) - 1).bit_length()
@@ -248,16 +290,16 @@ class _Codes:
     needs them; `width` the bits of the largest token.
     """
 
-    def __init__(self, keys: KeyTable, wanted: Sequence[str]) -> None:
-        self.keys = keys
-        self.width = (keys.vocab_size - 1).bit_length()
+    def __init__(self, passes: Passes, wanted: Sequence[str]) -> None:
+        self.passes = passes
+        vocab_size = passes.keys.vocab_size
+        self.width = (vocab_size - 1).bit_length()
         self.tokens: npt.NDArray[np.int64] = np.empty(0, np.int64)
         self.of_token: npt.NDArray[np.uint32] = np.empty(0, np.uint32)
         self.forced = "dac" in wanted
-        if self.forced and keys.vocab_size > MAX_CODED:
+        if self.forced and vocab_size > MAX_CODED:
             raise ValueError(
-                f"layout: codes by frequency need tokens below {MAX_CODED}, "
-                f"got {keys.vocab_size - 1}"
+                f"layout: codes by frequency need tokens below {MAX_CODED}, got {vocab_size - 1}"
             )
 
     def improve(self, wanted: Sequence[str], shapes: Sequence[Shape], steps: list[Step]) -> bool:
@@ -266,13 +308,13 @@ class _Codes:
         open_to = [i for i, name in enumerate(wanted) if name in ("small", "dac")]
         entries = sum(shapes[i].entries for i in open_to)
         # Counting must not take more memory than what is counted.
-        if not self.forced and self.keys.vocab_size > min(MAX_CODED, entries):
+        if not self.forced and self.passes.keys.vocab_size > min(MAX_CODED, entries):
             return False
-        lengths = self._rank(len(shapes))
+        self._rank()
         better = {}
         saved = 0.0
         for i in open_to:
-            shapes[i].code_lengths = lengths[i]
+            shapes[i].code_lengths = self.lengths[:, i].sum(axis=0)
             coded = layouts.choose("dac", shapes[i])
             gain = layouts.size(steps[i], shapes[i]) - layouts.size(coded, shapes[i])
             if wanted[i] == "dac" or gain > 0:
@@ -285,16 +327,22 @@ class _Codes:
             steps[i] = coded
         return True
 
-    def _rank(self, n_steps: int) -> npt.NDArray[np.int64]:
+    def _rank(self) -> None:
         """Rank the tokens; how many entries of each step have codes of so many bits."""
-        counts = np.zeros(self.keys.vocab_size, np.int64)
-        _levels.count_tokens(self.keys, counts)
+        counts = self.passes.count_tokens()
         self.tokens = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
-        self.of_token = np.zeros(self.keys.vocab_size, np.uint32)
+        self.of_token = np.zeros(len(counts), np.uint32)
         self.of_token[self.tokens] = np.arange(len(self.tokens), dtype=np.uint32)
-        lengths = np.zeros((n_steps, 33), np.int64)
-        _levels.count_code_lengths(self.keys, self.of_token, lengths)
-        return lengths
+        self.lengths = self.passes.count_code_lengths(self.of_token)
+
+    def chunks(self, steps: Sequence[Step]) -> npt.NDArray[np.uint64]:
+        """How many codes of each part and step have a second and a third chunk."""
+        chunks = np.zeros((*self.passes.entries.shape, 2), np.uint64)
+        for i, step in enumerate(steps):
+            if step.kind == layouts.DAC:
+                for k, width in enumerate((step.width, step.width + step.width2)):
+                    chunks[:, i, k] = self.lengths[:, i, width + 1 :].sum(axis=1)
+        return chunks
 
 
 def _names(layout: Any, n_steps: int) -> list[str]:

@@ -9,16 +9,18 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from succinct import _args
+from succinct import _args, format
+from succinct._threads import read_threads
 from succinct.bits import BitVector, PackedArray
 from succinct.bits.packed import words_for
-from succinct.format import Parts
-from succinct.index import Index, Numbers
+from succinct.format import Parts, StrPath
+from succinct.index import Index, Numbers, load
 from succinct.keys import KeyTable
 from succinct.keys.sorting import sort_sequences
 from succinct.trie import _levels, lanes
 from succinct.trie._louds import LoudsCore, is_tree
 from succinct.trie.lanes import LoudsLanes
+from succinct.trie.passes import Passes
 
 Tail = bool | Literal["auto"]
 
@@ -68,7 +70,14 @@ class LoudsTrie(Index):
     lanes: ClassVar[types.ModuleType] = lanes
 
     @classmethod
-    def build(cls, keys: KeyTable, tail: Tail = "auto") -> Self:
+    def build(
+        cls,
+        keys: KeyTable,
+        tail: Tail = "auto",
+        *,
+        num_threads: int | None = 1,
+        path: StrPath | None = None,
+    ) -> Self:
         """Build a trie from a table of keys.
 
         Parameters
@@ -78,13 +87,22 @@ class LoudsTrie(Index):
         tail : bool or "auto"
             Fold chains of prefixes with one continuation into a tail buffer; "auto" folds them
             if that makes this trie smaller.
+        num_threads : int, optional
+            Threads that share the work; None takes as many as there are processors. The trie is
+            the same for any number.
+        path : str or path-like, optional
+            Build the trie in a file, as `save` would write it, and map that: for what does not fit
+            into memory. The file appears whole or not at all; an older one is replaced. Chains
+            are still folded in memory.
 
         Raises
         ------
         ValueError
-            If there is no key.
+            If there is no key or `num_threads` is below 1.
         TypeError
             If `keys` is no KeyTable.
+        OSError
+            If the file cannot be written.
 
         Notes
         -----
@@ -99,7 +117,11 @@ class LoudsTrie(Index):
             raise ValueError(f"tail must be True, False or 'auto', got {tail!r}")
         if keys.n_keys == 0:
             raise ValueError("an index needs at least one key, got an empty KeyTable")
-        prefixes, low, high = _levels.level_sizes(keys)
+        return cls._build(Passes(keys, read_threads(num_threads)), tail, path)
+
+    @classmethod
+    def _build(cls, passes: Passes, tail: Tail, path: StrPath | None = None) -> Self:
+        keys, prefixes = passes.keys, passes.prefixes
         if prefixes.sum() > MAX_NODES:
             raise ValueError(f"a trie has at most {MAX_NODES} nodes, got {prefixes.sum()}")
         chosen: _Layout | None = None
@@ -115,9 +137,25 @@ class LoudsTrie(Index):
             }
             if tail == "auto" and plain_bytes <= chosen.nbytes:
                 chosen = None
-        if chosen is None:
-            chosen = _plain(keys, prefixes)
-        return cls._of(chosen, prefixes, low, high, tails)
+        levels = prefixes, passes.low, passes.high
+        if path is not None and chosen is None:
+            params = _plain_params(passes)
+            with format.created(
+                path,
+                cls.__name__,
+                {**params, "tails": tails},
+                cls._levels(*levels),
+                _plain_sizes(passes),
+            ) as arrays:
+                passes.fill_prefixes(params["label_high_width"], **arrays)
+        else:
+            trie = cls._of(chosen or _plain(passes), *levels, tails)
+            if path is None:
+                return trie
+            trie.save(path)
+        loaded = load(path)
+        assert isinstance(loaded, cls)
+        return loaded
 
     @classmethod
     def _of(
@@ -334,9 +372,13 @@ def _no_tail() -> tuple[BitVector, PackedArray, PackedArray, BitVector]:
     return none, PackedArray([]), PackedArray([]), none
 
 
+def _words_of_bits(length: int) -> int:
+    """Words of a bit-vector, padded as BitVector wants them."""
+    return 8 * (length // 512 + 1)
+
+
 def _zero_words(length: int) -> npt.NDArray[np.uint64]:
-    """Words of a bit-vector of zeros, padded as BitVector wants them."""
-    return np.zeros(8 * (length // 512 + 1), np.uint64)
+    return np.zeros(_words_of_bits(length), np.uint64)
 
 
 def _high_width(largest: int) -> int:
@@ -344,18 +386,40 @@ def _high_width(largest: int) -> int:
     return max(0, largest.bit_length() - 16)
 
 
-def _plain(keys: KeyTable, prefixes: Numbers) -> _Layout:
-    n_nodes = int(prefixes.sum())
-    width = _high_width(keys.vocab_size - 1)
-    topology, terminal = _zero_words(2 * n_nodes + 1), _zero_words(n_nodes)
-    slots = np.zeros(n_nodes, np.uint16)
-    high = np.zeros(words_for(n_nodes, width), np.uint64)
-    _levels.fill_prefixes(keys, prefixes, width, topology, terminal, slots, high)
+def _plain_params(passes: Passes) -> dict[str, int]:
+    """The params of a trie without tails."""
+    return {
+        "n_nodes": int(passes.prefixes.sum()),
+        "n_keys": passes.keys.n_keys,
+        "label_high_width": _high_width(passes.keys.vocab_size - 1),
+        "link_high_width": 0,
+        "tail_length": 0,
+        "tail_width": 0,
+    }
+
+
+def _plain_sizes(passes: Passes) -> dict[str, tuple[npt.DTypeLike, int]]:
+    """Types and lengths of its arrays."""
+    params = _plain_params(passes)
+    n_nodes = params["n_nodes"]
+    return {
+        "topology": (np.uint64, _words_of_bits(2 * n_nodes + 1)),
+        "terminal": (np.uint64, _words_of_bits(n_nodes)),
+        "slots": (np.uint16, n_nodes),
+        "label_high": (np.uint64, words_for(n_nodes, params["label_high_width"])),
+    }
+
+
+def _plain(passes: Passes) -> _Layout:
+    params = _plain_params(passes)
+    n_nodes, width = params["n_nodes"], params["label_high_width"]
+    arrays = {name: np.zeros(size, dtype) for name, (dtype, size) in _plain_sizes(passes).items()}
+    passes.fill_prefixes(width, **arrays)
     return _Layout(
-        BitVector.from_storage(topology, 2 * n_nodes + 1),
-        BitVector.from_storage(terminal, n_nodes),
-        slots,
-        PackedArray.from_storage(high, n_nodes, width),
+        BitVector.from_storage(arrays["topology"], 2 * n_nodes + 1),
+        BitVector.from_storage(arrays["terminal"], n_nodes),
+        arrays["slots"],
+        PackedArray.from_storage(arrays["label_high"], n_nodes, width),
         *_no_tail(),
     )
 

@@ -7,7 +7,7 @@ to read them.
 import sys
 from pathlib import Path
 
-from succinct import ItemMap, KeyTable, LoudsTrie
+from succinct import CsrMap, ItemMap, KeyTable, LoudsTrie
 
 KEYS = [
     (1,),
@@ -24,6 +24,9 @@ NAMES = ["one", "two", "three", "", "fünf", "six", "seven", "uno"]
 
 def main(folder: Path) -> None:
     keys = KeyTable.from_sequences([*KEYS, KEYS[0]])
+    CsrMap.build(keys).save(folder / "version-1-csr.safetensors")
+    narrow = KeyTable.from_sequences(KEYS[:-1])
+    CsrMap.build(narrow, dense_levels=1).save(folder / "version-1-csr-dense.safetensors")
     for tail in (False, True):
         trie = LoudsTrie.build(keys, tail=tail)
         trie.save(folder / f"version-1-{'tails' if tail else 'plain'}.safetensors")
