@@ -19,19 +19,27 @@ __all__ = ["beam_search", "is_available", "to_device", "to_host"]
 
 
 def is_available() -> bool:
-    """Whether searches can run on a GPU here.
+    """Whether kernels can run here: numba-cuda is installed, and there is a device.
+
+    Under `succinct_gpu.simt` it is true.
 
     Returns
     -------
     bool
-        False in this version, which holds no device code.
 
     Examples
     --------
-    >>> is_available()
-    False
+    >>> from succinct_gpu import simt
+    >>> with simt.session():
+    ...     is_available()
+    True
     """
-    return False
+    try:
+        import numba.cuda
+        import numba.cuda.core  # numba's own, older copy has none
+    except ImportError:
+        return False
+    return bool(numba.cuda.is_available())
 
 
 def to_device(index: Any, **options: Any) -> NoReturn:

@@ -1,0 +1,1 @@
+"""C runtime, called through ctypes by `_machine`; it has no Python interface."""
