@@ -28,7 +28,7 @@ from safetensors import SafetensorError, safe_open
 from succinct.errors import FormatError
 
 FORMAT = "succinct-tries"
-VERSION = 1
+VERSION = 2
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     "U8": np.dtype("u1"),
@@ -71,15 +71,24 @@ def _crc32(array: Array) -> str:
     return f"{crc:08x}"
 
 
-def write(path: StrPath, kind: str, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+def write(
+    path: StrPath,
+    kind: str,
+    params: Mapping[str, Any],
+    arrays: Mapping[str, Array],
+    version: int = 1,
+) -> None:
     """Write an index file: a temporary file beside the target, fsync, rename.
+
+    `version` is the oldest format version whose readers understand the content.
 
     Raises
     ------
     OSError
         If the file cannot be written; an older file at the path is then untouched.
     """
-    head, order = _header(kind, params, arrays, {name: _crc32(a) for name, a in arrays.items()})
+    checksums = {name: _crc32(array) for name, array in arrays.items()}
+    head, order = _header(kind, params, arrays, checksums, version)
     with _replacing(Path(path)) as file:
         file.write(head)
         for name in order:
@@ -94,6 +103,7 @@ def created(
     params: Mapping[str, Any],
     arrays: Mapping[str, Array],
     open_arrays: Mapping[str, tuple[npt.DTypeLike, int]],
+    version: int = 1,
 ) -> Iterator[dict[str, Array]]:
     """Write an index file of which some arrays are filled while it lies on the disk.
 
@@ -115,7 +125,7 @@ def created(
         },
     }
     checksums = dict.fromkeys(arrays, "0" * 8)
-    head, order = _header(kind, params, arrays, checksums)
+    head, order = _header(kind, params, arrays, checksums, version)
     size = len(head) + sum(array.nbytes for array in arrays.values())
     with _replacing(Path(path)) as file:
         # A full disk must be met here: where a map is written to, it would end the process.
@@ -130,7 +140,7 @@ def created(
                 in_file[name][:] = array.reshape(-1)
         yield {name: in_file[name] for name in open_arrays}
         checksums = {name: _crc32(array) for name, array in in_file.items()}
-        head, _ = _header(kind, params, arrays, checksums)
+        head, _ = _header(kind, params, arrays, checksums, version)
         file.write(head)
 
 
@@ -148,6 +158,7 @@ def _header(
     params: Mapping[str, Any],
     arrays: Mapping[str, Array],
     checksums: Mapping[str, str],
+    version: int,
 ) -> tuple[bytes, list[str]]:
     """The bytes in front of the arrays, and the order in which these follow."""
     # Wide types first, so that every array is aligned in the file and can be mapped as it is.
@@ -155,7 +166,7 @@ def _header(
     header: dict[str, Any] = {
         "__metadata__": {
             "format": FORMAT,
-            "format_version": str(VERSION),
+            "format_version": str(version),
             "kind": kind,
             "params": json.dumps(dict(params), sort_keys=True, allow_nan=False),
             "checksums": json.dumps({name: checksums[name] for name in order}),

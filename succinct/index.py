@@ -15,6 +15,7 @@ from succinct import _args, format
 from succinct._ragged import flatten
 from succinct.errors import FormatError
 from succinct.keys import ItemMap, KeyTable
+from succinct.keys.sorting import sort_sequences
 
 if TYPE_CHECKING:
     from succinct.format import StrPath
@@ -409,11 +410,39 @@ class Index:
             del path[depth:]
             path.append(token)
 
+    @property
+    def has_tail(self) -> bool:
+        """Whether ends of keys are folded into tails."""
+        return False
+
     def from_table_ids(self, ids: npt.ArrayLike) -> Any:
-        """Key numbers of this index from those of the KeyTable that it was built from."""
-        return _args.positions(ids, self.n_keys, "key number")[()]
+        """Key numbers of this index from those of the KeyTable that it was built from.
+
+        Without tails they are the same. With tails the conversion is worked out once, in
+        O(n_keys log n_keys) time and 8 bytes a key, and kept.
+        """
+        array = _args.positions(ids, self.n_keys, "key number")
+        if not self.has_tail:
+            return array[()]
+        if self._table_order is None:
+            self._table_order = self._by_table_number()
+        return self._table_order[array][()]
+
+    _table_order: Numbers | None = None
+
+    def _by_table_number(self) -> Numbers:
+        # The table numbers keys by length, then lexicographically, so sort them like that.
+        tokens, offsets = self.key_tokens(np.arange(self.n_keys))
+        order = sort_sequences(tokens, offsets)
+        lengths = np.diff(offsets)[order]
+        return order[np.argsort(lengths, kind="stable")]
 
     # ---- files ------------------------------------------------------------------------------
+
+    @property
+    def _format_version(self) -> int:
+        """The oldest version that has what is in this index."""
+        return 1
 
     @classmethod
     def build(cls, keys: KeyTable) -> Self:
@@ -465,7 +494,7 @@ class Index:
             if items.index is not self:
                 raise ValueError("these items are bound to another index")
             arrays |= {f"items/{name}": array for name, array in items.to_arrays().items()}
-        format.write(path, type(self).__name__, self._params, arrays)
+        format.write(path, type(self).__name__, self._params, arrays, self._format_version)
 
 
 def load(path: StrPath, mmap: bool = True) -> Index:

@@ -48,7 +48,11 @@ def write(path: Path, params: Any, arrays: Mapping[str, Any], metadata: Any = No
 def content(path: Path) -> Content:
     """The parts of a file, as copies."""
     file = format.read(path, mmap=False)
-    return dict(file.params), {name: array.copy() for name, array in file.arrays.items()}, {}
+    return (
+        dict(file.params),
+        {name: array.copy() for name, array in file.arrays.items()},
+        {"kind": file.kind},
+    )
 
 
 # ---- files to start from ------------------------------------------------------------------------
@@ -130,7 +134,7 @@ def damage_metadata(rng: np.random.Generator, parts: Content) -> None:
         {"format": None},
         {"format": "other"},
         {"format_version": None},
-        {"format_version": "2"},
+        {"format_version": str(format.VERSION + 1)},
         {"format_version": "0"},
         {"format_version": "-1"},
         {"format_version": "1" * 5000},

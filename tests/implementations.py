@@ -145,19 +145,19 @@ def build_louds(sequences: Any, **layout: Any) -> LibraryIndex:
     return LibraryIndex(LoudsTrie.build(KeyTable.from_sequences(sequences), **layout))
 
 
-def build_steps(sequences: Any, layout: Any = "small") -> LibraryIndex:
+def build_steps(sequences: Any, layout: Any = "small", tail: Any = False) -> LibraryIndex:
     """A StepMap; packed instead where tokens are too large for a bitmap or for codes."""
     from succinct import KeyTable, StepMap
 
     keys = KeyTable.from_sequences(sequences)
-    index = StepMap.build(keys)
+    index = StepMap.build(keys, tail=False)
     if layout == "bitmap":
         steps = index.info()["steps"]
         sizes = [step["prefixes"] * (step["high"] - step["low"]) for step in steps]
         layout = ["bitmap" if size < 2**20 else "packed" for size in sizes]
     if layout == "dac" and index.vocab_size > 2**20:
         layout = "packed"
-    return LibraryIndex(StepMap.build(keys, layout))
+    return LibraryIndex(StepMap.build(keys, layout, tail))
 
 
 def build_csr(sequences: Any, dense: Any = "auto", wide: bool = False) -> LibraryIndex:
@@ -202,9 +202,19 @@ INDEXES: dict[str, Callable[[Any], Any]] = {
     "steps-packed": lambda sequences: build_steps(sequences, "packed"),
     "steps-sparse": lambda sequences: build_steps(sequences, "sparse"),
     "steps-dac": lambda sequences: build_steps(sequences, "dac"),
+    "steps-tail": lambda sequences: build_steps(sequences, tail=True),
+    "steps-auto": lambda sequences: build_steps(sequences, tail="auto"),
+    "steps-tail-fast": lambda sequences: build_steps(sequences, "fast", tail=True),
+    "steps-tail-dac": lambda sequences: build_steps(sequences, "dac", tail=True),
     "steps-mapped": lambda sequences: save_and_load(sequences, mmap=True, build=build_steps),
     "steps-loaded": lambda sequences: save_and_load(
         sequences, mmap=False, build=build_steps, layout="packed"
+    ),
+    "steps-tail-mapped": lambda sequences: save_and_load(
+        sequences, mmap=True, build=build_steps, tail=True
+    ),
+    "steps-tail-loaded": lambda sequences: save_and_load(
+        sequences, mmap=False, build=build_steps, tail=True
     ),
     "csr": build_csr,
     "csr-sparse": lambda sequences: build_csr(sequences, dense=0),
@@ -215,7 +225,8 @@ INDEXES: dict[str, Callable[[Any], Any]] = {
         sequences, mmap=False, build=build_csr, dense="most"
     ),
 }
-IN_LEVEL_ORDER = set(INDEXES) - {"louds-tail", "louds-auto", "louds-mapped"}  # as in a KeyTable
+FOLDED = {name for name in INDEXES if {"tail", "auto"} & set(name.split("-"))} | {"louds-mapped"}
+IN_LEVEL_ORDER = set(INDEXES) - FOLDED  # as in a KeyTable
 
 
 def over(table: dict[str, Any], name: str, only: set[str] | None = None) -> Any:

@@ -13,9 +13,19 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from succinct import CsrMap, FormatError, ItemMap, KeyTable, LoudsTrie, format, load, verify
+from succinct import (
+    CsrMap,
+    FormatError,
+    ItemMap,
+    KeyTable,
+    LoudsTrie,
+    StepMap,
+    format,
+    load,
+    verify,
+)
+from tests.data import make_version_1, make_version_2
 from tests.data.make_version_1 import KEYS, NAMES
-from tests.data.make_version_1 import main as make_version_1
 
 DATA = Path(__file__).parent / "data"
 ROOT = os.geteuid() == 0
@@ -82,26 +92,28 @@ def test_str_and_relative_paths(
     assert files_in(tmp_path) == ["index.safetensors"]
 
 
-# ---- version 1 ----------------------------------------------------------------------------------
+# ---- older versions -----------------------------------------------------------------------------
+
+SCRIPTS = {1: make_version_1.main, 2: make_version_2.main}
+PINNED = sorted(path for path in DATA.glob("version-*.safetensors") if "csr" not in path.name)
 
 
 @pytest.mark.parametrize("mmap", [True, False])
-@pytest.mark.parametrize("items", ["", "-items"])
-@pytest.mark.parametrize("layout", ["plain", "tails"])
-def test_files_of_version_1_stay_readable(layout: str, items: str, mmap: bool) -> None:
-    path = DATA / f"version-1-{layout}{items}.safetensors"
+@pytest.mark.parametrize("path", PINNED, ids=[path.stem for path in PINNED])
+def test_pinned_files_stay_readable(path: Path, mmap: bool) -> None:
     verify(path)
-    trie = load(path, mmap=mmap)
-    assert trie.n_keys == len(KEYS)
-    assert list(trie.completions()) == sorted(KEYS)
-    assert sorted(trie.key(i) for i in range(len(KEYS))) == sorted(KEYS)
-    assert trie.info()["tails"]["folded"] == (layout == "tails")
-    if items:
-        assert trie.items is not None
-        assert trie.items.items(trie.key_id((1,))) == ["one", "uno"]
-        assert [trie.items.items(trie.key_id(key))[0] for key in KEYS] == NAMES[:-1]
+    index = load(path, mmap=mmap)
+    assert type(index) is (StepMap if "steps" in path.name else LoudsTrie)
+    assert index.n_keys == len(KEYS)
+    assert list(index.completions()) == sorted(KEYS)
+    assert sorted(index.key(i) for i in range(len(KEYS))) == sorted(KEYS)
+    assert index.info()["tails"]["folded"] == index.has_tail == ("tails" in path.name)
+    if "items" in path.name:
+        assert index.items is not None
+        assert index.items.items(index.key_id((1,))) == ["one", "uno"]
+        assert [index.items.items(index.key_id(key))[0] for key in KEYS] == NAMES[:-1]
     else:
-        assert trie.items is None
+        assert index.items is None
 
 
 @pytest.mark.parametrize("mmap", [True, False])
@@ -118,11 +130,14 @@ def test_rows_of_version_1_stay_readable(dense: int, mmap: bool) -> None:
     ]  # fmt: skip
 
 
-def test_the_script_makes_these_files(tmp_path: Path) -> None:
-    make_version_1(tmp_path)
-    assert files_in(tmp_path) == sorted(path.name for path in DATA.glob("version-1-*"))
+@pytest.mark.parametrize("version", SCRIPTS)
+def test_the_scripts_make_these_files(tmp_path: Path, version: int) -> None:
+    SCRIPTS[version](tmp_path)
+    assert files_in(tmp_path) == sorted(path.name for path in DATA.glob(f"version-{version}-*"))
     for path in tmp_path.iterdir():
         assert list(load(path).completions()) == list(load(DATA / path.name).completions())
+        with safe_open(path, framework="numpy") as file:
+            assert file.metadata()["format_version"] == str(version)
 
 
 # ---- writing ------------------------------------------------------------------------------------

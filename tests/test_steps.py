@@ -96,7 +96,7 @@ def test_skewed_tokens_are_direct_access_codes():
     random = np.random.default_rng(0)
     tokens = np.minimum(random.zipf(1.6, (20000, 3)), 2**16) * 2311 % 65537
     rows = np.unique(np.hstack([np.arange(20000)[:, None] * 3, tokens]), axis=0)
-    index = StepMap.build(KeyTable.from_rows(rows))
+    index = StepMap.build(KeyTable.from_rows(rows), tail=False)
     assert layouts(index)[1:] == ["dac"] * 3
     packed = StepMap.build(KeyTable.from_rows(rows), "packed")
     assert index.nbytes < 0.75 * packed.nbytes
@@ -169,7 +169,7 @@ def test_the_choice_is_the_smallest(name):
 @given(catalog=catalogs)
 def test_no_step_is_smaller_forced(catalog):
     keys = rows_of(catalog)
-    small = StepMap.build(keys)
+    small = StepMap.build(keys, tail=False)
     for name in ("joint", "packed", "sparse"):
         forced = StepMap.build(keys, name)
         assert small._place.n_bits + 64 * small._place.n_words <= 1.1 * (
@@ -244,21 +244,19 @@ def test_instruction_sets(name):
 # Lanes, uncompiled
 
 
-@settings(max_examples=10)
-@given(catalog=catalogs, name=st.sampled_from(["small", "joint", "packed", "sparse"]))
-def test_lanes_agree_with_the_index(catalog, name):
-    index = StepMap.build(rows_of(catalog), name)
+def check_lanes(index, states):
+    """The lanes say what the index says of these states."""
     arrays = index.lane_arrays()
     with np.errstate(over="ignore"):
-        for number in range(min(index.n_states, 60)):
-            state = np.uint64(number)
-            tokens, states = index.children(state)
+        for state in states:
+            tokens, children = index.children(state)
             first, count = lanes.child_range(arrays, state)
             assert count == len(tokens)
             assert lanes.has_children(arrays, state) == (count > 0)
             assert lanes.is_terminal(arrays, state) == index.is_terminal(state)
             assert lanes.key_number(arrays, state) == index.state_key_ids(state)
-            for k, (token, child) in enumerate(zip(tokens.tolist(), states, strict=True)):
+            assert lanes.listing_cost(arrays, state) >= 1
+            for k, (token, child) in enumerate(zip(tokens.tolist(), children, strict=True)):
                 found = lanes.nth_child(arrays, state, first, np.int64(k))
                 assert found == (token, child)
                 asked = np.int64(token)
@@ -266,6 +264,25 @@ def test_lanes_agree_with_the_index(catalog, name):
                 if token + 1 not in tokens:
                     asked = np.int64(token + 1)
                     assert lanes.find_child(arrays, state, first, count, asked) == lanes._DEAD
+
+
+def first_states(index, n):
+    """The first states from above, level by level, and DEAD."""
+    states = [index.root]
+    for state in states:
+        states += index.children(state)[1][: n - len(states)].tolist()
+    return [*map(np.uint64, states), lanes._DEAD]
+
+
+@settings(max_examples=20)
+@given(
+    catalog=catalogs,
+    name=st.sampled_from(["small", "joint", "packed", "sparse"]),
+    tail=st.booleans(),
+)
+def test_lanes_agree_with_the_index(catalog, name, tail):
+    index = StepMap.build(rows_of(catalog), name, tail)
+    check_lanes(index, first_states(index, 60))
 
 
 def test_integers_of_any_place_and_width():

@@ -64,8 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tail",
         choices=list(_TAILS),
-        help="louds: fold single-child chains into a tail buffer; auto, the default, does if it "
-        "saves bytes",
+        help="louds: fold single-child chains into a tail buffer; steps: fold ends of keys into a "
+        "trie of reversed ends; auto, the default, does if it saves bytes",
     )
     parser.add_argument(
         "--layout",
@@ -129,13 +129,15 @@ def run(args: argparse.Namespace) -> int:
         names = keys.item_names
         # What names no items is built where it is to lie: it need not fit into memory.
         path = output if names is None else None
+        tail = _TAILS[args.tail or "auto"]
         if args.kind == "steps":
-            index = StepMap.build(keys, args.layout or "small", num_threads=args.threads, path=path)
+            index = StepMap.build(
+                keys, args.layout or "small", tail, num_threads=args.threads, path=path
+            )
         elif args.kind == "csr":
             wanted = args.dense_levels
             index = CsrMap.build(keys, dense_levels="auto" if wanted is None else wanted)
         else:
-            tail = _TAILS[args.tail or "auto"]
             index = LoudsTrie.build(keys, tail, num_threads=args.threads, path=path)
         begin("saving")
         items = None if names is None else ItemMap(index, keys.key_ids, names)
@@ -180,8 +182,8 @@ def _check_options(args: argparse.Namespace) -> None:
         error("--column NAME goes with a .parquet file, and a .parquet file needs it")
     if args.tokenizer is not None and kind in (".npy", ".parquet"):
         error(f"--tokenizer needs lines of text, not a {kind} file")
-    if args.tail is not None and args.kind != "louds":
-        error("--tail goes with --kind louds")
+    if args.tail is not None and args.kind == "csr":
+        error("--tail goes with --kind louds or steps")
     if args.threads is not None and args.kind == "csr":
         error("--threads goes with --kind louds and --kind steps")
     if args.layout is not None and args.kind != "steps":

@@ -17,13 +17,19 @@ class StepsCore:
         bits: BitVector,
         values: _U64,
         table: _I64,
+        tails: _I64,
         vocab_at: int,
         vocab_width: int,
         vocab_size: int,
+        max_length: int,
     ) -> None: ...
     bits: BitVector
     values: _U64
     table: _I64
+    tails: _I64
+    max_length: int
+    @property
+    def shift(self) -> int: ...
     def bad_state(self, states: _U64) -> int: ...
     def advance(self, states: _U64, tokens: _U32, out: _U64) -> None: ...
     def walk_items(self, items: Sequence[Any]) -> int: ...

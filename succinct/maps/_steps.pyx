@@ -18,13 +18,16 @@ from succinct.bits.bitvector import isa
 
 cdef extern from "succinct/maps/steps.h" nogil:
     ctypedef struct step_t:
-        uint64_t entries, start, rows, inner_rows, inner_at, final_keys, final_at
+        uint64_t entries, start, rows, low, range
     ctypedef struct steps_t:
         const step_t *step
         uint64_t n_steps, n_states
         bitvector_t bits
         const uint64_t *values
         uint64_t vocab_at, vocab_width, vocab_size
+        const step_t *suffixes
+        const step_t *links
+        uint64_t shift
     ctypedef struct steps_kernels_t:
         uint64_t (*child)(const steps_t *, uint64_t, uint64_t, uint64_t) noexcept nogil
         int64_t (*find)(const steps_t *, const uint32_t *, uint64_t) noexcept nogil
@@ -33,6 +36,7 @@ cdef extern from "succinct/maps/steps.h" nogil:
                         size_t) noexcept nogil
         void (*lookup)(const steps_t *, const uint32_t *, const int64_t *, int64_t *,
                        size_t) noexcept nogil
+        void (*lengths)(const steps_t *, const int64_t *, int64_t *, size_t) noexcept nogil
         void (*keys)(const steps_t *, const int64_t *, const int64_t *, uint32_t *,
                      size_t) noexcept nogil
     const uint64_t DEAD, NOWHERE
@@ -51,11 +55,27 @@ cdef extern from "succinct/maps/steps.h" nogil:
     uint64_t steps_key(const steps_t *, uint64_t, uint64_t *, bits_query_t, bits_query_t,
                        bits_query_t) noexcept
 
+cdef extern from "succinct/maps/tails.h" nogil:
+    uint64_t tails_state(const steps_t *, uint64_t, uint64_t) noexcept
+    uint64_t tails_node(const steps_t *, uint64_t) noexcept
+    uint64_t tails_key(const steps_t *, uint64_t) noexcept
+    uint64_t tails_stored_link(const steps_t *, uint64_t, bits_query_t) noexcept
+    uint64_t tails_stored_parent(const steps_t *, uint64_t, bits_query_t) noexcept
+    uint64_t tails_token(const steps_t *, uint64_t, bits_query_t) noexcept
+    uint64_t tails_parent(const steps_t *, uint64_t, bits_query_t) noexcept
+    int tails_is_state(const steps_t *, uint64_t, bits_query_t, bits_query_t) noexcept
+    int64_t tails_number(const steps_t *, uint64_t, uint64_t, bits_query_t) noexcept
+    int64_t tails_below(const steps_t *, uint64_t, uint64_t, uint64_t *, bits_query_t) noexcept
+    uint64_t tails_step(const steps_t *, uint64_t, uint64_t, bits_query_t, bits_query_t,
+                        bits_query_t) noexcept
+
 
 cdef struct Family:
-    # The continuations of one prefix: entries [first, end) of row p of a step.
+    # The continuations of one prefix: entries [first, end) of row p of a step; or, if `node` is
+    # not 0, the one token of that node, in the tail of a key.
     const step_t *step
-    uint64_t p, first, end
+    uint64_t p, first, end, node
+    int64_t key
 
 
 cdef enum:
@@ -65,15 +85,18 @@ cdef enum:
 cdef class StepsCore:
     """The arrays of a step-sliced index, and the steps through them."""
     cdef readonly BitVector bits
-    cdef readonly object values, table
+    cdef readonly object values, table, tails
+    cdef readonly uint64_t max_length
     cdef steps_t t
     cdef const steps_kernels_t *kernels
 
-    def __init__(self, BitVector bits, values, table, vocab_at, vocab_width, vocab_size):
+    def __init__(self, BitVector bits, values, table, tails, vocab_at, vocab_width, vocab_size,
+                 max_length):
         cdef const uint64_t[::1] words = values
         cdef const int64_t[:, ::1] rows = table
-        self.bits, self.values, self.table = bits, values, table
-        values.flags.writeable = table.flags.writeable = False
+        self.bits, self.values, self.table, self.tails = bits, values, table, tails
+        self.max_length = max_length
+        values.flags.writeable = table.flags.writeable = tails.flags.writeable = False
         self.t.step = <const step_t *>&rows[0, 0]
         self.t.n_steps = rows.shape[0]
         self.t.n_states = self.t.step[rows.shape[0] - 1].start + \
@@ -81,43 +104,90 @@ cdef class StepsCore:
         self.t.bits = bits.v
         self.t.values = &words[0]
         self.t.vocab_at, self.t.vocab_width, self.t.vocab_size = vocab_at, vocab_width, vocab_size
+        self.t.shift = 63  # with no tail, no state has a place in one
+        if len(tails):
+            rows = tails
+            self.t.suffixes, self.t.links = <const step_t *>&rows[0, 0], <const step_t *>&rows[1, 0]
+            self.t.shift = int(self.t.n_states).bit_length()
         self.kernels = steps_kernels_for(isa_level(isa().encode()))
+
+    @property
+    def shift(self):
+        """Bits of a state below its place in a tail."""
+        return self.t.shift
 
     cdef inline Family family(self, uint64_t state) noexcept nogil:
         cdef Family f
-        cdef uint64_t depth
-        f.p = f.first = f.end = 0
+        cdef uint64_t depth, e
+        f.step, f.p, f.first, f.end, f.node, f.key = self.t.step, 0, 0, 0, 0, -1
         if state == DEAD:
             return f
-        depth = steps_depth(&self.t, state)
-        if depth == self.t.n_steps:
+        if state >> self.t.shift:
+            f.node = tails_node(&self.t, state)
+            f.key = tails_key(&self.t, state)
+            f.end = f.node != 0
             return f
-        f.p = steps_row(&self.t, depth, steps_entry(&self.t, depth, state), bits_rank1,
-                        bits_select1, bits_select0)
-        f.step = self.t.step + depth
+        depth = steps_depth(&self.t, state)
+        e = steps_entry(&self.t, depth, state)
+        f.p = NOWHERE
+        if depth < self.t.n_steps:
+            f.p = steps_row(&self.t, depth, e, bits_rank1, bits_select1, bits_select0)
         if f.p != NOWHERE:
+            f.step = self.t.step + depth
             f.end = steps_entries(&self.t, f.step, f.p, &f.first, bits_rank1, bits_select1,
                                   bits_select0)
+        else:
+            f.key = tails_below(&self.t, depth, e, &f.node, bits_rank1)
+            if f.key < 0:
+                f.node = 0
+            f.end = f.node != 0
         return f
+
+    cdef inline uint64_t child(self, const Family *f, uint64_t e) noexcept nogil:
+        """The state of entry e."""
+        if f.node:
+            return tails_state(&self.t, tails_parent(&self.t, f.node, bits_select1), f.key)
+        return f.step.start + e
 
     cdef inline uint64_t token(self, const Family *f, uint64_t e, uint64_t *at) noexcept nogil:
         """The token of entry e; `at` is NOWHERE for the first one that is asked for."""
+        if f.node:
+            return tails_token(&self.t, f.node, bits_rank1)
         return steps_token(&self.t, f.step, f.p, e, at, bits_rank1, bits_select1, bits_select0)
 
     cdef inline bint ends_key(self, uint64_t state) noexcept nogil:
-        cdef uint64_t depth
+        cdef uint64_t depth, e
         if state == DEAD or state == 0:
             return False
+        if state >> self.t.shift:
+            return tails_node(&self.t, state) == 0
         depth = steps_depth(&self.t, state)
-        return steps_is_key(&self.t, self.t.step + depth - 1, steps_entry(&self.t, depth, state),
-                            bits_rank1)
+        e = steps_entry(&self.t, depth, state)
+        if self.t.links != NULL:
+            return tails_number(&self.t, depth, e, bits_rank1) >= 0
+        return steps_is_key(&self.t, self.t.step + depth - 1, e, bits_rank1)
 
     cdef int64_t key_number(self, uint64_t state) noexcept nogil:
         cdef uint64_t depth
         if state == DEAD:
             return -1
+        if state >> self.t.shift:
+            return -1 if tails_node(&self.t, state) else tails_key(&self.t, state)
         depth = steps_depth(&self.t, state)
         return self.kernels.number(&self.t, depth, steps_entry(&self.t, depth, state))
+
+    cdef inline uint64_t step(self, uint64_t state, uint64_t token, uint64_t *depth) noexcept nogil:
+        """The state behind `token`. `depth` is that of the state, or NOWHERE inside a tail."""
+        cdef uint64_t e = NOWHERE
+        if depth[0] != NOWHERE:
+            e = self.kernels.child(&self.t, depth[0], steps_entry(&self.t, depth[0], state), token)
+        if e != NOWHERE:
+            depth[0] += 1
+            return self.t.step[depth[0] - 1].start + e
+        depth[0] = NOWHERE
+        if self.t.links == NULL:
+            return DEAD
+        return tails_step(&self.t, state, token, bits_rank1, bits_select1, bits_select0)
 
     # ---- arrays ------------------------------------------------------------------------------
 
@@ -126,7 +196,9 @@ cdef class StepsCore:
         cdef Py_ssize_t i, bad = -1
         with nogil:
             for i in range(states.shape[0]):
-                if states[i] >= self.t.n_states and states[i] != DEAD:
+                if states[i] < self.t.n_states or states[i] == DEAD:
+                    continue
+                if not tails_is_state(&self.t, states[i], bits_rank1, bits_select1):
                     bad = i
                     break
         return bad
@@ -139,16 +211,12 @@ cdef class StepsCore:
 
     def walk_items(self, items):
         """The state of a prefix given as a list or tuple of integers."""
-        cdef uint64_t e = 0, depth = 0
+        cdef uint64_t state = 0, depth = 0
         cdef int64_t token
         for item in items:
             token = as_token(item, items)
-            if e != NOWHERE:
-                e = self.kernels.child(&self.t, depth, e, token)
-                depth += 1
-        if e == NOWHERE:
-            return DEAD
-        return self.t.step[depth - 1].start + e if depth else 0
+            state = self.step(state, token, &depth)
+        return state
 
     def find(self, items):
         """The number of a sequence given as a list or tuple of integers, or -1."""
@@ -163,15 +231,14 @@ cdef class StepsCore:
 
     def walk(self, const uint32_t[::1] tokens):
         """The state of a prefix."""
-        cdef uint64_t e = 0, depth
+        cdef uint64_t state = 0, depth = 0
+        cdef Py_ssize_t i
         with nogil:
-            for depth in range(<uint64_t>tokens.shape[0]):
-                e = self.kernels.child(&self.t, depth, e, tokens[depth])
-                if e == NOWHERE:
+            for i in range(tokens.shape[0]):
+                state = self.step(state, tokens[i], &depth)
+                if state == DEAD:
                     break
-        if e == NOWHERE:
-            return DEAD
-        return self.t.step[tokens.shape[0] - 1].start + e if tokens.shape[0] else 0
+        return state
 
     def degrees(self, const uint64_t[::1] states, int64_t[::1] out):
         """The number of continuations of each state."""
@@ -196,18 +263,18 @@ cdef class StepsCore:
                 at = NOWHERE
                 for e in range(f.first, f.end):
                     tokens[out] = <uint32_t>self.token(&f, e, &at)
-                    children[out] = f.step.start + e
+                    children[out] = self.child(&f, e)
                     out += 1
 
     def expand(self, uint64_t state):
         """Whether a state is that of a key, the tokens and the states of its continuations."""
         cdef Family f = self.family(state)
         cdef uint64_t e, at = NOWHERE
-        cdef list tokens = []
+        cdef list tokens = [], states = []
         for e in range(f.first, f.end):
-            tokens.append(self.token(&f, e, &at))
-        states = range(f.step.start + f.first, f.step.start + f.end) if tokens else ()
-        return self.ends_key(state), tokens, list(states)
+            tokens.append(<uint32_t>self.token(&f, e, &at))
+            states.append(self.child(&f, e))
+        return self.ends_key(state), tokens, states
 
     def is_terminal(self, const uint64_t[::1] states, uint8_t[::1] out):
         """Whether each state is that of a key."""
@@ -245,13 +312,17 @@ cdef class StepsCore:
                         mask[i, token >> 5] |= <uint32_t>1 << (token & 31)
 
     def key_lengths(self, const int64_t[::1] numbers, int64_t[::1] out):
-        """The length of each key. No key can be so damaged that it has none: always -1."""
-        cdef Py_ssize_t i
-        cdef uint64_t e
-        with nogil:
-            for i in range(numbers.shape[0]):
-                out[i] = steps_key(&self.t, numbers[i], &e, bits_rank1, bits_select1, bits_select0)
-        return -1
+        """The length of each key; the place of the first that a damaged file makes longer than any
+        key, or -1."""
+        cdef Py_ssize_t i, bad = -1
+        if numbers.shape[0]:
+            with nogil:
+                self.kernels.lengths(&self.t, &numbers[0], &out[0], numbers.shape[0])
+                for i in range(out.shape[0]):
+                    if <uint64_t>out[i] > self.max_length:
+                        bad = i
+                        break
+        return bad
 
     def key_tokens(self, const int64_t[::1] numbers, const int64_t[::1] ends, uint32_t[::1] out):
         """Write the tokens of key i before ends[i]; the lengths are those of `key_lengths`."""
@@ -268,13 +339,16 @@ cdef class StepsCore:
         span the range of their step, and every entry must be found from its parent and know it.
         The prefixes of every length are counted into `prefixes`, which comes zeroed.
         """
-        cdef uint64_t depth, p, e, at, token, before, next_entry, least, most
+        cdef uint64_t depth, p, e, at, token, before, next_entry, below, above
         cdef const step_t *s
         cdef Family f
+        cdef uint32_t[::1] least = np.full(low.shape[0], 2**32 - 1, np.uint32)
+        cdef uint32_t[::1] most = np.zeros(low.shape[0], np.uint32)
+        f.node, f.key = 0, -1
         prefixes[0] = 1
         for depth in range(self.t.n_steps):
             s = self.t.step + depth
-            next_entry, least, most = 0, NOWHERE, 0
+            next_entry, below, above = 0, NOWHERE, 0
             f.step = s
             for p in range(s.rows):
                 f.p = p
@@ -289,13 +363,50 @@ cdef class StepsCore:
                     if e > f.first and token <= before:
                         return f"the tokens of row {p} of step {depth} do not ascend"
                     before = token
-                    least, most = min(least, token), max(most, token)
+                    below, above = min(below, token), max(above, token)
                     if steps_parent(&self.t, s, e, &token, bits_rank1, bits_select1,
                                     bits_select0) != p or token != before:
                         return f"entry {e} of step {depth} does not lead back to row {p}"
                 prefixes[depth + 1] += f.end - f.first
             if next_entry != s.entries:
                 return f"the rows of step {depth} hold {next_entry} of {s.entries} entries"
-            if least != low[depth] or most + 1 != high[depth]:
+            if below != s.low or above != s.low + s.range - 1:
+                return f"the tokens of step {depth} do not span {s.low}..{s.low + s.range - 1}"
+            least[depth], most[depth] = <uint32_t>below, <uint32_t>above
+        if self.t.links != NULL:
+            wrong = self.tail_fault(prefixes, least, most)
+            if wrong is not None:
+                return wrong
+        for depth in range(<uint64_t>low.shape[0]):
+            if least[depth] != low[depth] or most[depth] + 1 != high[depth]:
                 return f"the tokens of step {depth} do not span {low[depth]}..{high[depth] - 1}"
+        return None
+
+    cdef object tail_fault(self, int64_t[::1] prefixes, uint32_t[::1] least, uint32_t[::1] most):
+        """What is wrong with the tails. Their prefixes and tokens are counted in."""
+        cdef uint64_t key, e, node, depth, token
+        for node in range(1, self.t.suffixes.entries + 1):
+            if tails_stored_parent(&self.t, node, bits_select1) >= node:
+                return f"node {node} of the tails comes before its parent"
+        for key in range(self.t.links.rows):
+            node = tails_stored_link(&self.t, key, bits_rank1)
+            if node == 0:
+                continue
+            if node > self.t.suffixes.entries:
+                return f"the tail of key {key} begins at a node that does not exist"
+            depth = steps_key(&self.t, key, &e, bits_rank1, bits_select1, bits_select0)
+            if depth < self.t.n_steps and steps_row(
+                    &self.t, depth, e, bits_rank1, bits_select1, bits_select0) != NOWHERE:
+                return f"key {key} goes on in a tail and in the steps"
+            while node:
+                if depth >= <uint64_t>least.shape[0]:
+                    return f"key {key} is longer than {depth} tokens"
+                token = tails_token(&self.t, node, bits_rank1)
+                if token > 2**32 - 2:
+                    return f"the label of node {node} of the tails is no token"
+                least[depth] = min(least[depth], <uint32_t>token)
+                most[depth] = max(most[depth], <uint32_t>token)
+                depth += 1
+                prefixes[depth] += 1
+                node = tails_parent(&self.t, node, bits_select1)
         return None

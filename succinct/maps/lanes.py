@@ -32,6 +32,7 @@ _SHORT = np.int64(512)
 _ENTRIES = COLUMN["entries"]
 _START = COLUMN["start"]
 _LOW = COLUMN["low"]
+_ROWS = COLUMN["rows"]
 _RANGE = COLUMN["range"]
 _KIND = COLUMN["kind"]
 _WIDTH = COLUMN["width"]
@@ -72,7 +73,11 @@ class StepLanes(NamedTuple):
         All integers.
     table : int64 array [steps, columns]
         Where the parts of each step lie; the columns are those of `succinct.maps.layout`.
+    tails : int64 array [2, columns]
+        Likewise for the labels of the nodes of the tails, and for the links to them; or no rows.
     n_states : int64
+    shift : int64
+        Bits of a state below its place in a tail.
     vocab_at, vocab_width, vocab_size : int64
         Tokens by frequency: place in `values`, bits a token, number.
     """
@@ -80,7 +85,9 @@ class StepLanes(NamedTuple):
     bits: BitLanes
     values: NDArray[np.uint64]
     table: NDArray[np.int64]
+    tails: NDArray[np.int64]
     n_states: np.int64
+    shift: np.int64
     vocab_at: np.int64
     vocab_width: np.int64
     vocab_size: np.int64
@@ -213,8 +220,8 @@ def _entries(index: StepLanes, step: _Step, p: np.int64) -> tuple[np.int64, np.i
     return _bounds(index, step, p)
 
 
-def _coded(index: StepLanes, step: _Step, e: np.int64) -> np.int64:
-    """Token of entry `e` from its direct-access code; -1 if a damaged file has none."""
+def _code(index: StepLanes, step: _Step, e: np.int64) -> np.int64:
+    """Integer `e` of those in direct-access codes."""
     width = step[_WIDTH]
     width2 = step[_WIDTH2]
     width3 = step[_WIDTH3]
@@ -225,6 +232,12 @@ def _coded(index: StepLanes, step: _Step, e: np.int64) -> np.int64:
         if width3 != 0 and get_bit(index.bits, step[_MORE3_AT] + e):
             e = rank1(index.bits, step[_MORE3_AT] + e) - step[_MORE3_ONES]
             code |= _value(index, step[_CHUNK3_AT] + e * width3, width3) << (width + width2)
+    return np.int64(code)
+
+
+def _coded(index: StepLanes, step: _Step, e: np.int64) -> np.int64:
+    """Token of entry `e` from its direct-access code; -1 if a damaged file has none."""
+    code = _code(index, step, e)
     if code >= index.vocab_size:
         return np.int64(-1)
     return _value(index, index.vocab_at + code * index.vocab_width, index.vocab_width)
@@ -271,19 +284,78 @@ def _token(index: StepLanes, step: _Step, p: np.int64, first: np.int64, k: np.in
     return np.int64(step[_LOW] + (((at - 1 - e - p * step[_BUCKETS]) << width) | low))
 
 
+def _in_tail(index: StepLanes, state: np.uint64) -> np.int64:
+    """Node of the next token of a state, not DEAD, inside a tail, 0 at its end; else -1."""
+    return np.int64(np.int64(state >> np.uint64(index.shift)) - 1)
+
+
+def _key_in_tail(index: StepLanes, state: np.uint64) -> np.int64:
+    return np.int64(state & ((np.uint64(1) << np.uint64(index.shift)) - np.uint64(1)))
+
+
+def _has_tail(index: StepLanes, key: np.int64) -> bool:
+    if len(index.tails) == 0:
+        return False
+    links = index.tails[1]
+    return bool(links[_ENTRIES] == links[_ROWS] or get_bit(index.bits, links[_INNER_AT] + key))
+
+
+def _link(index: StepLanes, key: np.int64) -> np.int64:
+    """Node where the tail of a key begins that has one."""
+    links = index.tails[1]
+    place = key
+    if links[_ENTRIES] != links[_ROWS]:
+        place = rank1(index.bits, links[_INNER_AT] + key) - links[_INNER_ONES]
+    # Nodes are bounded by their number, whatever a damaged file says.
+    return np.int64(min(_code(index, links, place) + 1, index.tails[0, _ENTRIES]))
+
+
+def _label(index: StepLanes, node: np.int64) -> np.int64:
+    nodes = index.tails[0]
+    if nodes[_KIND] == DAC:
+        return _coded(index, nodes, node - 1)
+    return np.int64(nodes[_LOW] + _code(index, nodes, node - 1))
+
+
+def _behind(index: StepLanes, node: np.int64, key: np.int64) -> np.uint64:
+    """State behind the token of a node, in the tail of a key."""
+    nodes = index.tails[0]
+    above = select1(index.bits, nodes[_TREE_ONES] + node - 1) - nodes[_TREE_AT] - (node - 1)
+    if above >= node:
+        above = np.int64(0)
+    return np.uint64((np.uint64(above + 1) << np.uint64(index.shift)) | np.uint64(key))
+
+
+def _tail_below(index: StepLanes, depth: np.int64, state: np.uint64) -> np.int64:
+    """Key whose tail begins at a state that has no continuation in the steps, or -1."""
+    if len(index.tails) == 0 or depth == 0:
+        return np.int64(-1)
+    key = _number(index, depth, state)
+    if key >= 0 and _has_tail(index, key):
+        return key
+    return np.int64(-1)
+
+
 def child_range(index: StepLanes, state: np.uint64) -> tuple[np.int64, np.int64]:
     """The first entry of the continuations of `state`, and how many there are.
 
-    The first value is meant for `find_child` and `nth_child`.
+    The first value is meant for `find_child` and `nth_child`. That of a tail is below 0: less the
+    node of its next token.
     """
     if state == _DEAD:
         return np.int64(0), np.int64(0)
+    node = _in_tail(index, state)
+    if node >= 0:
+        return np.int64(-node), np.int64(node != 0)
     depth = _depth(index, state)
-    if depth == len(index.table):
-        return np.int64(0), np.int64(0)
-    p = _row(index, depth, state)
+    p = np.int64(-1)
+    if depth < len(index.table):
+        p = _row(index, depth, state)
     if p < 0:
-        return np.int64(0), np.int64(0)
+        key = _tail_below(index, depth, state)
+        if key < 0:
+            return np.int64(0), np.int64(0)
+        return np.int64(-_link(index, key)), np.int64(1)
     begin, end = _entries(index, index.table[depth], p)
     return begin, np.int64(end - begin)
 
@@ -292,6 +364,8 @@ def nth_child(
     index: StepLanes, state: np.uint64, first: np.int64, k: np.int64
 ) -> tuple[np.int64, np.uint64]:
     """Token and state of continuation `k`, below the count that `child_range` gave with `first`."""
+    if first < 0:
+        return _label(index, -first), _behind(index, -first, _tail_key(index, state))
     depth = _depth(index, state)
     step = index.table[depth]
     p = np.int64(0)
@@ -306,6 +380,10 @@ def find_child(
     """State after `token`, or DEAD; `first` and `count` as from `child_range`."""
     if count == 0:
         return _DEAD
+    if first < 0:
+        if _label(index, -first) != token:
+            return _DEAD
+        return _behind(index, -first, _tail_key(index, state))
     depth = _depth(index, state)
     step = index.table[depth]
     kind = step[_KIND]
@@ -351,7 +429,7 @@ def find_child(
 def listing_cost(index: StepLanes, state: np.uint64) -> np.int64:
     """How much dearer `nth_child`, a select in a tree, is than a step of the search in
     `find_child`."""
-    if state == _DEAD:
+    if state == _DEAD or _in_tail(index, state) >= 0:
         return np.int64(1)
     depth = _depth(index, state)
     if depth < len(index.table) and index.table[depth, _KIND] < PACKED:
@@ -363,19 +441,25 @@ def has_children(index: StepLanes, state: np.uint64) -> bool:
     """Whether some token continues `state`."""
     if state == _DEAD:
         return False
+    node = _in_tail(index, state)
+    if node >= 0:
+        return bool(node != 0)
     depth = _depth(index, state)
-    return bool(depth < len(index.table) and _row(index, depth, state) >= 0)
+    if depth < len(index.table) and _row(index, depth, state) >= 0:
+        return True
+    return bool(_tail_below(index, depth, state) >= 0)
 
 
-def is_terminal(index: StepLanes, state: np.uint64) -> bool:
-    """Whether `state` is a whole key."""
-    if state == _DEAD or state == np.uint64(0):
+def _is_cut_key(index: StepLanes, depth: np.int64, state: np.uint64) -> bool:
+    """Whether a state outside tails is a key of the steps, which may go on in a tail."""
+    if depth == 0:
         return False
-    depth = _depth(index, state)
-    p = _row(index, depth, state)
     level = depth - 1
     inner = index.table[level, _INNER_ROWS]
-    if p < 0 or inner == 0:
+    if inner == 0:
+        return True
+    p = _row(index, depth, state)
+    if p < 0:
         return True
     final = index.table[level, _FINAL_KEYS]
     if final == 0 or final == inner:
@@ -383,19 +467,59 @@ def is_terminal(index: StepLanes, state: np.uint64) -> bool:
     return get_bit(index.bits, index.table[level, _FINAL_AT] + p)
 
 
-def key_number(index: StepLanes, state: np.uint64) -> np.int64:
-    """Number of the key that `state` is, or -1."""
-    if not is_terminal(index, state):
+def _number(index: StepLanes, depth: np.int64, state: np.uint64) -> np.int64:
+    """Number of the key of the steps that a state outside tails is, or -1."""
+    if not _is_cut_key(index, depth, state):
         return np.int64(-1)
-    step = index.table[_depth(index, state) - 1]
+    step = index.table[depth - 1]
     return _keys_before(index, step, np.int64(state) - step[_START])
 
 
+def _tail_key(index: StepLanes, state: np.uint64) -> np.int64:
+    """Key of a state inside a tail, or where one begins."""
+    if _in_tail(index, state) >= 0:
+        return _key_in_tail(index, state)
+    return _number(index, _depth(index, state), state)
+
+
+def is_terminal(index: StepLanes, state: np.uint64) -> bool:
+    """Whether `state` is a whole key."""
+    if state == _DEAD:
+        return False
+    node = _in_tail(index, state)
+    if node >= 0:
+        return bool(node == 0)
+    depth = _depth(index, state)
+    if len(index.tails) == 0:
+        return _is_cut_key(index, depth, state)
+    number = _number(index, depth, state)
+    return bool(number >= 0 and not _has_tail(index, number))
+
+
+def key_number(index: StepLanes, state: np.uint64) -> np.int64:
+    """Number of the key that `state` is, or -1."""
+    if state == _DEAD:
+        return np.int64(-1)
+    node = _in_tail(index, state)
+    if node >= 0:
+        return _key_in_tail(index, state) if node == 0 else np.int64(-1)
+    number = _number(index, _depth(index, state), state)
+    if number >= 0 and _has_tail(index, number):
+        return np.int64(-1)
+    return number
+
+
 def extensions(index: StepLanes, state: np.uint64) -> tuple[np.int64, np.int64]:
-    """The states [first, end) that are next on the way to every longer key; see `descend`."""
+    """The states [first, end) that are next on the way to every longer key; see `descend`.
+
+    In a tail there is only one longer key; first is then below 0: less its number, less one.
+    """
     begin, count = child_range(index, state)
     if count == 0:
         return np.int64(0), np.int64(0)
+    if begin < 0:
+        key = _tail_key(index, state)
+        return np.int64(-1 - key), np.int64(-key)
     begin += index.table[_depth(index, state), _START]
     return begin, np.int64(begin + count)
 
@@ -406,7 +530,7 @@ def descend(index: StepLanes, first: np.int64, end: np.int64) -> tuple[np.int64,
     What `extensions` gives, and this makes of it until nothing is left, are ranges of all states
     beyond a state.
     """
-    if first >= end:
+    if first >= end or first < 0:
         return np.int64(0), np.int64(0)
     depth = _depth(index, np.uint64(first))
     if depth == len(index.table):
@@ -423,9 +547,14 @@ def descend(index: StepLanes, first: np.int64, end: np.int64) -> tuple[np.int64,
 
 
 def key_range(index: StepLanes, first: np.int64, end: np.int64) -> tuple[np.int64, np.int64]:
-    """The numbers [low, high) of the keys among the states [first, end) of one level."""
+    """The numbers [low, high) of the keys that `extensions` or `descend` found beyond a state.
+
+    Among them are those that go on in tails.
+    """
     if first >= end:
         return np.int64(0), np.int64(0)
+    if first < 0:
+        return np.int64(-1 - first), np.int64(-first)
     step = index.table[_depth(index, np.uint64(first)) - 1]
     start = step[_START]
     return _keys_before(index, step, first - start), _keys_before(index, step, end - start)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from succinct.bits import BitVector
 
 BITMAP, JOINT, PACKED, DAC = range(4)
 ONE, STARTS, EXTRAS, OFFSETS = range(4)
@@ -121,6 +123,10 @@ class Layout:
         Bits in bit-vectors and in integers of every step.
     vocab_at, vocab_size, vocab_width : int
         Place, number and width of the tokens by frequency, for direct-access codes.
+    tails : int64 [2, len(COLUMNS)] or [0, len(COLUMNS)]
+        Likewise for the nodes of the tails and the links to them; see tails.h.
+    tail_bits : (int, int)
+        Bits in bit-vectors and in integers of the tails.
     """
 
     table: Table
@@ -132,12 +138,28 @@ class Layout:
     vocab_size: int
     vocab_width: int
     n_keys: int
+    tails: Table
+    tail_bits: tuple[int, int]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory of an index laid out like this."""
+        ones = sum(count for _, _, count in self.parts)
+        tables = self.table.nbytes + self.tails.nbytes
+        return BitVector.nbytes_for(self.n_bits, ones) + 8 * self.n_words + tables
 
 
 def lay_out(
-    steps: Sequence[Step], shapes: Sequence[Shape], vocab: tuple[int, int] = (0, 0)
+    steps: Sequence[Step],
+    shapes: Sequence[Shape],
+    vocab: tuple[int, int] = (0, 0),
+    tails: Sequence[tuple[Step, Shape]] = (),
 ) -> Layout:
-    """Give every part of every step its place; `vocab` are count and width of coded tokens."""
+    """Give every part of every step its place.
+
+    `vocab` are count and width of coded tokens; `tails` the nodes of the tails and the links to
+    them, or nothing.
+    """
     rows = []
     parts: list[tuple[int, int, int]] = []
     step_bits = []
@@ -158,20 +180,14 @@ def lay_out(
         words += -(-count * width // 64)
         return at
 
-    vocab_at = values(*vocab)
-    for step, shape in zip(steps, shapes, strict=True):
-        before = n_bits, words
+    def row_of(step: Step, shape: Shape) -> dict[str, int]:
         row = dict.fromkeys(COLUMNS, 0)
         row |= step._asdict()
         del row["chunks2"], row["chunks3"]
-        m, p = shape.entries, shape.rows
-        row.update(entries=m, start=start, rows=p, low=shape.low, range=shape.range)
-        row["first_key"] = first_key
-        tree = _tree_size(step, shape)
-        if tree:
-            row["tree_at"], row["tree_ones"] = bits(*tree)
-        if step.kind == JOINT:
-            row["buckets"] = _buckets(shape, step.width)
+        row.update(entries=shape.entries, rows=shape.rows, low=shape.low, range=shape.range)
+        return row
+
+    def tokens(row: dict[str, int], step: Step, m: int) -> None:
         if step.kind != BITMAP:
             row["tokens_at"] = values(m, step.width)
         if step.kind == DAC and step.width2:
@@ -180,6 +196,19 @@ def lay_out(
             if step.width3:
                 row["more3_at"], row["more3_ones"] = bits(step.chunks2, step.chunks3)
                 row["chunk3_at"] = values(step.chunks3, step.width3)
+
+    vocab_at = values(*vocab)
+    for step, shape in zip(steps, shapes, strict=True):
+        before = n_bits, words
+        row = row_of(step, shape)
+        m = shape.entries
+        row.update(start=start, first_key=first_key)
+        tree = _tree_size(step, shape)
+        if tree:
+            row["tree_at"], row["tree_ones"] = bits(*tree)
+        if step.kind == JOINT:
+            row["buckets"] = _buckets(shape, step.width)
+        tokens(row, step, m)
         if step.kind >= PACKED:
             row["rows_at"] = values(_n_row_values(step.rows_kind, shape), step.rows_width)
         if 0 < step.inner_rows < m:
@@ -190,13 +219,31 @@ def lay_out(
         step_bits.append((n_bits - before[0], 64 * (words - before[1])))
         start += m
         first_key += m - step.inner_rows + step.final_keys
+    before = n_bits, words
+    tail_rows = [row_of(step, shape) for step, shape in tails]
+    if tails:
+        nodes, links = tail_rows
+        # A one for every node, behind as many zeros as the number of its parent.
+        m = nodes["entries"]
+        nodes["tree_at"], nodes["tree_ones"] = bits(m + nodes["inner_rows"], m)
+        if links["entries"] < links["rows"]:
+            links["inner_at"], links["inner_ones"] = bits(links["rows"], links["entries"])
+        for row, (step, shape) in zip(tail_rows, tails, strict=True):
+            tokens(row, step, shape.entries)
+    tail_bits = n_bits - before[0], 64 * (words - before[1])
     if max(n_bits, 64 * words) > MAX_BITS:
         raise ValueError(
             f"an index has at most {MAX_BITS} bits, this one needs {n_bits} in bit-vectors and "
             f"{64 * words} in integers: {'; '.join(map(describe, steps)):.500}"
         )
     table = np.array(rows, np.int64)
-    return Layout(table, n_bits, words + 1, parts, step_bits, vocab_at, *vocab, first_key)
+    tail_table = np.array([[row[name] for name in COLUMNS] for row in tail_rows], np.int64).reshape(
+        -1, len(COLUMNS)
+    )
+    return Layout(
+        table, n_bits, words + 1, parts, step_bits, vocab_at, *vocab, first_key, tail_table,
+        tail_bits,
+    )  # fmt: skip
 
 
 def _buckets(shape: Shape, width: int) -> int:
@@ -260,6 +307,11 @@ def fault(step: Step, shape: Shape, last: bool) -> str | None:
     if wrong and step.kind >= PACKED:
         return f"boundaries of kind {step.rows_kind} and {step.rows_width} bits"
     return None
+
+
+def code_lengths(codes: npt.NDArray[Any]) -> Table:
+    """How many codes have 0, 1, ... bits."""
+    return np.bincount(np.frexp(codes)[1], minlength=33)
 
 
 # ---- the choice ----------------------------------------------------------------------------------
@@ -353,14 +405,18 @@ def describe(step: Step) -> str:
         return f"joint, {step.width} low bits"
     if step.rows_kind == OFFSETS:
         return f"sparse, {step.width}-bit tokens, {step.rows_width}-bit offsets"
-    tokens = f"packed, {step.width} bits"
-    if step.kind == DAC:
-        chunks = [str(w) for w in (step.width, step.width2, step.width3) if w]
-        tokens = f"dac, chunks of {' + '.join(chunks)} bits"
     boundaries = {ONE: "one entry a row", STARTS: "Elias-Fano starts", EXTRAS: "Elias-Fano extras"}
     rows = boundaries[step.rows_kind]
     if step.rows_kind == STARTS and step.rows_width == 0:
         rows = "first-sibling bits"
     elif step.rows_kind != ONE:
         rows += f" of {step.rows_width} low bits"
-    return f"{tokens}, {rows}"
+    return f"{describe_tokens(step)}, {rows}"
+
+
+def describe_tokens(step: Step) -> str:
+    """Likewise for the tokens alone of a step that keeps them under boundaries."""
+    if step.kind != DAC:
+        return f"packed, {step.width} bits"
+    chunks = [str(w) for w in (step.width, step.width2, step.width3) if w]
+    return f"dac, chunks of {' + '.join(chunks)} bits"

@@ -11,21 +11,22 @@ import numpy.typing as npt
 
 from succinct import format
 from succinct._threads import read_threads
-from succinct.bits import BitVector, PackedArray
+from succinct.bits import BitVector
 from succinct.format import Parts, StrPath
 from succinct.index import Index, Numbers, Tokens, load
 from succinct.keys import KeyTable
-from succinct.maps import lanes
+from succinct.maps import lanes, suffixes
 from succinct.maps import layout as layouts
 from succinct.maps._steps import StepsCore
 from succinct.maps.lanes import StepLanes
 from succinct.maps.layout import Layout, Shape, Step
+from succinct.maps.plan import Plan
 from succinct.trie.passes import Passes
 
+Tail = bool | Literal["auto"]
 Representation = Literal["small", "fast", "bitmap", "joint", "packed", "sparse", "dac"]
 
-#: Larger tokens get no codes: their ranks are found in a table.
-MAX_CODED = 2**26
+_TAIL_FACTS = ("n_tails", "n_nodes", "nbytes_folded", "nbytes_plain")
 
 
 class StepMap(Index):
@@ -47,6 +48,11 @@ class StepMap(Index):
     - ``dac``: direct-access codes (Brisaboa, Ladra, Navarro, DOI 10.1016/j.ipm.2012.08.003) of
       ranks by frequency, under the boundaries of ``packed``; for skewed vocabularies.
 
+    With `tail`, what lies behind the last branching of a key is a link into the trie of all such
+    ends, reversed: the next token is the label of a node, the next place its parent, so that ends
+    share their nodes wherever their words are the same. That suits titles, whose last words are
+    common while no two keys share them and the words before.
+
     Build one with :meth:`build`; :meth:`save` it and :func:`succinct.load` it.
 
     Notes
@@ -55,7 +61,9 @@ class StepMap(Index):
     continuations, and a bit for each that does whether it is a key as well; levels that do not
     mix store neither.
     Time: a step is one rank (bitmap), one select (joint), or a select and a binary search among
-    the continuations. Key numbers are those of the :class:`succinct.KeyTable`.
+    the continuations; in a tail it is one select. Key numbers are those of the
+    :class:`succinct.KeyTable`; with tails a key comes at the level of the token behind its last
+    branching, and :meth:`from_table_ids` converts.
 
     Examples
     --------
@@ -78,6 +86,7 @@ class StepMap(Index):
         cls,
         keys: KeyTable,
         layout: Representation | Sequence[Representation] = "small",
+        tail: Tail = "auto",
         *,
         num_threads: int | None = 1,
         path: StrPath | None = None,
@@ -92,6 +101,9 @@ class StepMap(Index):
             "small" takes the smallest representation of every step, "fast" bitmaps where they are
             not much larger than plain arrays and plain arrays elsewhere. The name of a
             representation takes it at every step; a sequence says it for each step.
+        tail : bool or "auto"
+            Store what lies behind the last branching of a key as a link into a trie of reversed
+            tails; "auto" does if `layout` is "small" and that makes this index smaller.
         num_threads : int, optional
             Threads that share the work; None takes as many as there are processors. The index is
             the same for any number.
@@ -114,6 +126,7 @@ class StepMap(Index):
         One pass over the keys to count and one to fill, O(tokens); two more where direct-access
         codes come into question. Memory is that of the index, or with `path` that of the rank and
         select directory of its bit-vectors.
+        Tails also take a copy of the keys and a sort of the tails.
 
         Examples
         --------
@@ -130,41 +143,47 @@ class StepMap(Index):
             )
         if keys.n_keys == 0:
             raise ValueError("an index needs at least one key, got an empty KeyTable")
+        if not (tail is True or tail is False or (isinstance(tail, str) and tail == "auto")):
+            raise ValueError(f"tail must be True, False or 'auto', got {tail!r}")
         wanted = _names(layout, keys.max_length)
-        return cls._build(Passes(keys, read_threads(num_threads)), wanted, path)
+        return cls._build(Passes(keys, read_threads(num_threads)), wanted, tail, path)
 
     @classmethod
-    def _build(cls, passes: Passes, wanted: Sequence[str], path: StrPath | None = None) -> Self:
-        n_keys, final = passes.n_keys, passes.inner
-        prefixes, low, high = passes.prefixes, passes.low, passes.high
-        shapes = layouts.shapes(prefixes, low, high, prefixes[1:] - n_keys + final, final)
-        steps = [
-            layouts.choose("small" if name == "dac" else name, shape)
-            for name, shape in zip(wanted, shapes, strict=True)
-        ]
-        codes = _Codes(passes, wanted)
-        if codes.improve(wanted, shapes, steps):
-            place = layouts.lay_out(steps, shapes, (len(codes.tokens), codes.width))
-        else:
-            place = layouts.lay_out(steps, shapes)
-
-        def fill(bits: npt.NDArray[np.uint64], values: npt.NDArray[np.uint64]) -> None:
-            if place.vocab_size:
-                packed = PackedArray(codes.tokens, codes.width).words
-                values[: len(packed) - 1] = packed[:-1]
-            passes.fill_steps(place.table, bits, values, codes.of_token, codes.chunks(steps))
-
+    def _build(
+        cls,
+        passes: Passes,
+        wanted: Sequence[str],
+        tail: Tail = False,
+        path: StrPath | None = None,
+    ) -> Self:
+        plan = plain = Plan(passes, wanted)
+        facts: dict[str, Any] | None = None
+        small = wanted.count("small") == len(wanted)
+        tails = suffixes.split(passes) if tail is True or (tail == "auto" and small) else None
+        if tails is not None:
+            heads = Passes(tails.heads, passes.threads)
+            plan = Plan(heads, wanted[: len(heads.low)], tails)
+            numbers = len(tails.links), len(tails.labels), plan.place.nbytes, plain.place.nbytes
+            facts = dict(zip(_TAIL_FACTS, numbers, strict=True))
+            if tail == "auto" and plain.place.nbytes <= plan.place.nbytes:
+                plan = plain
+        place, parts = plan.place, (plan.steps, plan.tail_steps, plan.place)
+        levels = passes.prefixes, passes.low, passes.high
         sizes = {"bits": 8 * (place.n_bits // 512 + 1), "values": place.n_words}
         if path is None:
             words = {name: np.zeros(size, np.uint64) for name, size in sizes.items()}
-            fill(**words)
+            plan.fill(**words)
             bits = BitVector.from_storage(words["bits"], place.n_bits)
-            return cls._of(steps, place, bits, words["values"], prefixes, low, high)
-        small = {"steps": _numbers(steps), **cls._levels(prefixes, low, high)}
-        open_arrays = {name: (np.uint64, size) for name, size in sizes.items()}
-        params = _params(place)
-        with format.created(path, cls.__name__, params, small, open_arrays) as words:
-            fill(**words)
+            return cls._of(*parts, bits, words["values"], levels, facts)
+        with format.created(
+            path,
+            cls.__name__,
+            _params(place, facts),
+            {**_small_arrays(*parts), **cls._levels(*levels)},
+            {name: (np.uint64, size) for name, size in sizes.items()},
+            _version(plan.tail_steps),
+        ) as words:
+            plan.fill(**words)
         index = load(path)
         assert isinstance(index, cls)
         return index
@@ -173,20 +192,21 @@ class StepMap(Index):
     def _of(
         cls,
         steps: Sequence[Step],
+        tails: Sequence[Step],
         place: Layout,
         bits: BitVector,
         values: npt.NDArray[np.uint64],
-        prefixes: Numbers,
-        low: Tokens,
-        high: Tokens,
+        levels: tuple[Numbers, Tokens, Tokens],
+        facts: dict[str, Any] | None,
     ) -> Self:
         vocab = place.vocab_at, place.vocab_width, place.vocab_size
-        core = StepsCore(bits, values, place.table, *vocab)
-        self = cls(core, prefixes, low, high, _params(place))
-        self._steps, self._place = tuple(steps), place
+        core = StepsCore(bits, values, place.table, place.tails, *vocab, len(levels[1]))
+        self = cls(core, *levels, _params(place, facts))
+        self._steps, self._tails, self._place = tuple(steps), tuple(tails), place
         return self
 
     _steps: tuple[Step, ...]
+    _tails: tuple[Step, ...]  # labels of the nodes and links to them, or nothing
     _place: Layout
 
     def lane_arrays(self) -> StepLanes:
@@ -196,7 +216,9 @@ class StepMap(Index):
             bits=core.bits.lane_arrays(),
             values=core.values,
             table=core.table,
+            tails=core.tails,
             n_states=np.int64(self.n_states),
+            shift=np.int64(core.shift),
             vocab_at=np.int64(place.vocab_at),
             vocab_width=np.int64(place.vocab_width),
             vocab_size=np.int64(place.vocab_size),
@@ -215,35 +237,66 @@ class StepMap(Index):
             ("bits", core.bits.words.nbytes),
             ("directory", core.bits.nbytes - core.bits.words.nbytes),
             ("values", core.values.nbytes),
-            ("table", core.table.nbytes),
+            ("table", core.table.nbytes + core.tails.nbytes),
         ]
 
     def info(self) -> dict[str, Any]:
         """As for every index; every step also has its ``layout`` and share of the bytes.
 
         The ``nbytes`` of a step are those of its bits and integers, without the rank directory.
+        ``tails`` says whether there are tails and, if so, how the nodes of their trie and the links
+        to them are stored, and what they take. Where both were tried it has ``n_tails``,
+        ``n_nodes``, and the sizes either way, ``nbytes_folded`` and ``nbytes_plain``.
         """
         info = super().info()
-        total = sum(map(sum, self._place.step_bits))
+        place = self._place
+        total = sum(map(sum, [*place.step_bits, place.tail_bits]))
+
+        def shares(bits: int) -> dict[str, Any]:
+            return {
+                "nbytes": -(-bits // 8),
+                "bits_per_key": bits / self.n_keys,
+                "share": bits / total if total else 0.0,
+            }
+
         for i, step in enumerate(info["steps"]):
-            bits = sum(self._place.step_bits[i])
-            step["layout"] = layouts.describe(self._steps[i])
-            step["nbytes"] = -(-bits // 8)
-            step["bits_per_key"] = bits / self.n_keys
-            step["share"] = bits / total if total else 0.0
-        return info
+            # Steps behind the last branching of every key are all in tails.
+            stored = i < len(self._steps)
+            step["layout"] = layouts.describe(self._steps[i]) if stored else "tails"
+            step |= shares(sum(place.step_bits[i]) if stored else 0)
+        tails: dict[str, Any] = {"folded": self.has_tail, **(self._params["tails"] or {})}
+        if self.has_tail:
+            tails["nodes"], tails["links"] = map(layouts.describe_tokens, self._tails)
+            tails |= shares(sum(place.tail_bits))
+        return {**info, "tails": tails}
+
+    @property
+    def has_tail(self) -> bool:
+        """Whether parts of keys are links into a trie of tails."""
+        return len(self._tails) > 0
+
+    @property
+    def _format_version(self) -> int:
+        return _version(self._tails)
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         return {
             "bits": self._core.bits.words,
             "values": self._core.values,
-            "steps": _numbers(self._steps),
+            **_small_arrays(self._steps, self._tails, self._place),
         }
 
     @classmethod
     def _from_parts(cls, parts: Parts) -> Self:
-        prefixes = parts.array("level_prefixes", np.int64)
-        low, high = parts.array("level_low", np.uint32), parts.array("level_high", np.uint32)
+        levels = (
+            parts.array("level_prefixes", np.int64),
+            parts.array("level_low", np.uint32),
+            parts.array("level_high", np.uint32),
+        )
+        prefixes, low, high = levels
+        folded = "tails" in parts.file.arrays
+        if folded:  # the steps are those of keys without their tails
+            prefixes, low, high = _cut_levels(parts, prefixes)
         numbers = parts.array("steps", np.int64, len(Step._fields) * len(low))
         steps = [Step(*row) for row in numbers.reshape(len(low), -1).tolist()]
         inner = [step.inner_rows for step in steps]
@@ -253,9 +306,12 @@ class StepMap(Index):
             wrong = layouts.fault(step, shape, last=i + 1 == len(steps))
             if wrong:
                 raise parts.error(f"step {i}: {wrong}")
+        n_keys = parts.integer("n_keys", 1, 2**63 - 1)
+        tails = _tails_of(parts, n_keys, levels) if folded else []
         n_codes = parts.integer("n_codes", 0, 2**32)
+        vocab = n_codes, _width(levels[2]) if n_codes else 0
         try:
-            place = layouts.lay_out(steps, shapes, (n_codes, _width(high) if n_codes else 0))
+            place = layouts.lay_out(steps, shapes, vocab, tails)
             bits = BitVector.from_storage(parts.array("bits", np.uint64), place.n_bits)
         except ValueError as error:
             raise parts.error(f"bits: {error}") from None
@@ -263,86 +319,81 @@ class StepMap(Index):
             found = bits.rank1(at + length) - bits.rank1(at)
             if found != ones:
                 raise parts.error(f"bits {at}..{at + length} have {found} ones, expected {ones}")
-        if place.n_keys != parts.integer("n_keys", 1, 2**63 - 1):
+        if place.n_keys != n_keys:
             raise parts.error(f"the steps have {place.n_keys} keys, not as many as the file says")
         values = parts.array("values", np.uint64, place.n_words)
-        return cls._of(steps, place, bits, values, prefixes, low, high)
+        facts = parts.numbers("tails", _TAIL_FACTS)
+        return cls._of(steps, [step for step, _ in tails], place, bits, values, levels, facts)
 
 
-def _params(place: Layout) -> dict[str, int]:
-    return {"n_keys": place.n_keys, "n_codes": place.vocab_size}
+def _params(place: Layout, facts: dict[str, Any] | None) -> dict[str, Any]:
+    """The scalars of a file."""
+    params: dict[str, Any] = {"n_keys": place.n_keys, "n_codes": place.vocab_size, "tails": facts}
+    if len(place.tails):
+        entries = place.tails[:, layouts.COLUMN["entries"]]
+        params["n_nodes"], params["n_links"] = entries.tolist()
+    return params
 
 
-def _numbers(steps: Sequence[Step]) -> npt.NDArray[np.int64]:
-    """The steps as a file holds them."""
-    return np.array(steps, np.int64).reshape(-1)
+def _version(tails: Sequence[Step]) -> int:
+    """The oldest format version that has what is in an index."""
+    return 2 if tails else 1
+
+
+def _small_arrays(
+    steps: Sequence[Step], tails: Sequence[Step], place: Layout
+) -> dict[str, npt.NDArray[Any]]:
+    """What a file says of the steps, and of the tails if there are any."""
+    arrays: dict[str, npt.NDArray[Any]] = {"steps": np.array(steps, np.int64).reshape(-1)}
+    if tails:
+        columns = [layouts.COLUMN[name] for name in ("entries", "low", "range")]
+        entries, low, span = place.table[:, columns].T
+        arrays |= {
+            "tails": np.array(tails, np.int64).reshape(-1),
+            "step_prefixes": np.concatenate([[1], entries]),
+            "step_low": low.astype(np.uint32),
+            "step_high": (low + span).astype(np.uint32),
+        }
+    return arrays
+
+
+def _cut_levels(parts: Parts, prefixes: Numbers) -> tuple[Numbers, Tokens, Tokens]:
+    """Counts and ranges of the levels of the keys without their tails."""
+    cut = parts.array("step_prefixes", np.int64)
+    if not 2 <= len(cut) <= len(prefixes) or cut[0] != 1 or (cut[1:] < 1).any():
+        raise parts.error("the counts of entries of the steps make no sense")
+    if (cut > prefixes[: len(cut)]).any():
+        raise parts.error("the steps have more entries than there are prefixes")
+    low = parts.array("step_low", np.uint32, len(cut) - 1)
+    high = parts.array("step_high", np.uint32, len(cut) - 1)
+    if (low >= high).any():
+        raise parts.error("the ranges of tokens of the steps make no sense")
+    return cut, low, high
+
+
+def _tails_of(
+    parts: Parts, n_keys: int, levels: tuple[Numbers, Tokens, Tokens]
+) -> list[tuple[Step, Shape]]:
+    """Labels of the nodes of the tails, and links to them."""
+    n_nodes = parts.integer("n_nodes", 1, suffixes.MAX_NODES)
+    n_links = parts.integer("n_links", 1, n_keys)
+    numbers = parts.array("tails", np.int64, 2 * len(Step._fields)).reshape(2, -1).tolist()
+    labels, links = (Step(*row) for row in numbers)
+    low, high = int(levels[1].min()), int(levels[2].max())
+    tails = [
+        (labels, Shape(n_nodes, n_nodes, low, high - low, labels.inner_rows)),
+        (links, Shape(n_links, n_keys, 0, n_nodes)),
+    ]
+    for (step, shape), name in zip(tails, ("labels", "links"), strict=True):
+        wrong = suffixes.fault(step, shape)
+        if wrong:
+            raise parts.error(f"the {name} of the tails: {wrong}")
+    return tails
 
 
 def _width(high: Tokens) -> int:
     """Bits of the largest token."""
     return (int(high.max()) - 1).bit_length()
-
-
-class _Codes:
-    """Ranks of tokens by frequency, for the steps that get direct-access codes.
-
-    `tokens` are those in use, the most frequent first; `of_token` the ranks, empty if no step
-    needs them; `width` the bits of the largest token.
-    """
-
-    def __init__(self, passes: Passes, wanted: Sequence[str]) -> None:
-        self.passes = passes
-        vocab_size = passes.keys.vocab_size
-        self.width = (vocab_size - 1).bit_length()
-        self.tokens: npt.NDArray[np.int64] = np.empty(0, np.int64)
-        self.of_token: npt.NDArray[np.uint32] = np.empty(0, np.uint32)
-        self.forced = "dac" in wanted
-        if self.forced and vocab_size > MAX_CODED:
-            raise ValueError(
-                f"layout: codes by frequency need tokens below {MAX_CODED}, got {vocab_size - 1}"
-            )
-
-    def improve(self, wanted: Sequence[str], shapes: Sequence[Shape], steps: list[Step]) -> bool:
-        """Give codes to the steps that must have them or become smaller, if that pays for the
-        list of tokens; whether one has them."""
-        open_to = [i for i, name in enumerate(wanted) if name in ("small", "dac")]
-        entries = sum(shapes[i].entries for i in open_to)
-        # Counting must not take more memory than what is counted.
-        if not self.forced and self.passes.keys.vocab_size > min(MAX_CODED, entries):
-            return False
-        self._rank()
-        better = {}
-        saved = 0.0
-        for i in open_to:
-            shapes[i].code_lengths = self.lengths[:, i].sum(axis=0)
-            coded = layouts.choose("dac", shapes[i])
-            gain = layouts.size(steps[i], shapes[i]) - layouts.size(coded, shapes[i])
-            if wanted[i] == "dac" or gain > 0:
-                better[i] = coded
-                saved += max(gain, 0)
-        if not self.forced and saved <= self.width * len(self.tokens):
-            self.of_token = self.of_token[:0]
-            return False
-        for i, coded in better.items():
-            steps[i] = coded
-        return True
-
-    def _rank(self) -> None:
-        """Rank the tokens; how many entries of each step have codes of so many bits."""
-        counts = self.passes.count_tokens()
-        self.tokens = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
-        self.of_token = np.zeros(len(counts), np.uint32)
-        self.of_token[self.tokens] = np.arange(len(self.tokens), dtype=np.uint32)
-        self.lengths = self.passes.count_code_lengths(self.of_token)
-
-    def chunks(self, steps: Sequence[Step]) -> npt.NDArray[np.uint64]:
-        """How many codes of each part and step have a second and a third chunk."""
-        chunks = np.zeros((*self.passes.entries.shape, 2), np.uint64)
-        for i, step in enumerate(steps):
-            if step.kind == layouts.DAC:
-                for k, width in enumerate((step.width, step.width + step.width2)):
-                    chunks[:, i, k] = self.lengths[:, i, width + 1 :].sum(axis=1)
-        return chunks
 
 
 def _names(layout: Any, n_steps: int) -> list[str]:

@@ -54,6 +54,8 @@ typedef struct {
     bitvector_t bits;
     const uint64_t *values;
     uint64_t vocab_at, vocab_width, vocab_size; /* DAC: tokens by frequency, in values */
+    const step_t *suffixes, *links;             /* tails (tails.h), or NULL */
+    uint64_t shift;                             /* bits of a state below its place in a tail */
 } steps_t;
 
 
@@ -175,7 +177,7 @@ INLINE uint64_t steps_entries(const steps_t *t, const step_t *s, uint64_t p, uin
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-INLINE uint64_t steps_dac(const steps_t *t, const step_t *s, uint64_t e, bits_query_t rank1) {
+INLINE uint64_t steps_code(const steps_t *t, const step_t *s, uint64_t e, bits_query_t rank1) {
     uint64_t code = values_get(t->values, s->tokens_at + e * s->width, s->width);
     if (s->width2 && bits_get(&t->bits, s->more2_at + e)) {
         e = rank1(&t->bits, s->more2_at + e) - s->more2_ones;
@@ -186,6 +188,11 @@ INLINE uint64_t steps_dac(const steps_t *t, const step_t *s, uint64_t e, bits_qu
                     << (s->width + s->width2);
         }
     }
+    return code;
+}
+
+INLINE uint64_t steps_dac(const steps_t *t, const step_t *s, uint64_t e, bits_query_t rank1) {
+    uint64_t code = steps_code(t, s, e, rank1);
     if (code >= t->vocab_size) return NOWHERE;
     return values_get(t->values, t->vocab_at + code * t->vocab_width, t->vocab_width);
 }
@@ -266,14 +273,6 @@ INLINE uint64_t steps_child(const steps_t *t, uint64_t depth, uint64_t e, uint64
 
 INLINE uint64_t steps_entry(const steps_t *t, uint64_t depth, uint64_t state) {
     return depth ? state - t->step[depth - 1].start : 0;
-}
-
-INLINE uint64_t steps_step(const steps_t *t, uint64_t state, uint64_t token, QUERIES) {
-    uint64_t depth, e;
-    if (state == DEAD) return DEAD;
-    depth = steps_depth(t, state);
-    e = steps_child(t, depth, steps_entry(t, depth, state), token, Q);
-    return e == NOWHERE ? DEAD : t->step[depth].start + e;
 }
 
 /* Of an Elias-Fano code of s, let F(x) be ones + (zeros << rows_width), counted over the bits of
@@ -434,6 +433,8 @@ typedef struct {
     /* out[i] = the number of the sequence tokens[offsets[i]:offsets[i + 1]], or -1 */
     void (*lookup)(const steps_t *, const uint32_t *tokens, const int64_t *offsets, int64_t *out,
                    size_t n);
+    /* out[i] = the length of key numbers[i] */
+    void (*lengths)(const steps_t *, const int64_t *numbers, int64_t *out, size_t n);
     /* Write the tokens of key numbers[i] before out + ends[i]. */
     void (*keys)(const steps_t *, const int64_t *numbers, const int64_t *ends, uint32_t *out,
                  size_t n);

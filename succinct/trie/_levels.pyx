@@ -703,3 +703,31 @@ def _fill_slots(token_t[::1] tokens, const int64_t[::1] origin, const uint32_t[:
                 slots[v] = <uint16_t>token
                 if label_width:
                     packed_put(&label_high[0], label_width, v - n_links, token >> 16)
+
+
+def cut_lengths(table):
+    """How long the keys are when each is cut behind its last branching.
+
+    Returns
+    -------
+    lengths : uint32 [n_keys]
+        What each key shares with another one, and one token more if it has one.
+    """
+    lengths = np.empty(table.n_keys, np.uint32)
+    _cut_lengths(table.tokens, _Keys(table), lengths)
+    return lengths
+
+
+def _cut_lengths(token_t[::1] tokens, _Keys keys, uint32_t[::1] lengths):
+    cdef int64_t i, b = 0, end, next_end, before = 0, behind
+    end = start_of(keys.offsets, keys.fixed, 1)
+    with nogil:
+        for i in range(keys.n):
+            behind = 0
+            next_end = end
+            if i + 1 < keys.n:
+                next_end = start_of(keys.offsets, keys.fixed, i + 2)
+                behind = common(&tokens[0], b, end, next_end)
+            lengths[i] = <uint32_t>min(max(before, behind) + 1, end - b)
+            before = behind
+            b, end = end, next_end

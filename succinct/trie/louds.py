@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from succinct import _args, format
+from succinct import format
 from succinct._threads import read_threads
 from succinct.bits import BitVector, PackedArray
 from succinct.bits.packed import words_for
@@ -318,30 +318,6 @@ class LoudsTrie(Index):
             has_links=np.int64(self.has_tail),
             n_nodes=np.int64(len(core.terminal)),
         )
-
-    # ---- key numbers ------------------------------------------------------------------------
-
-    def from_table_ids(self, ids: npt.ArrayLike) -> Any:
-        """Key numbers of this trie from those of the KeyTable that it was built from.
-
-        Without tails they are the same. With tails the conversion is worked out once, in
-        O(n_keys log n_keys) time and 8 bytes a key, and kept.
-        """
-        array = _args.positions(ids, self.n_keys, "key number")
-        if not self.has_tail:
-            return array[()]
-        if self._table_order is None:
-            self._table_order = self._by_table_number()
-        return self._table_order[array][()]
-
-    _table_order: Numbers | None = None
-
-    def _by_table_number(self) -> Numbers:
-        # The table numbers keys by length, then lexicographically, so sort them like that.
-        tokens, offsets = self.key_tokens(np.arange(self.n_keys))
-        order = sort_sequences(tokens, offsets)
-        lengths = np.diff(offsets)[order]
-        return order[np.argsort(lengths, kind="stable")]
 
 
 @dataclass(frozen=True)

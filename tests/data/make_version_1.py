@@ -7,7 +7,7 @@ to read them.
 import sys
 from pathlib import Path
 
-from succinct import CsrMap, ItemMap, KeyTable, LoudsTrie
+from succinct import CsrMap, ItemMap, KeyTable, LoudsTrie, StepMap
 
 KEYS = [
     (1,),
@@ -32,6 +32,7 @@ def main(folder: Path) -> None:
         trie.save(folder / f"version-1-{'tails' if tail else 'plain'}.safetensors")
         items = ItemMap(trie, keys, NAMES)
         trie.save(folder / f"version-1-{'tails' if tail else 'plain'}-items.safetensors", items)
+    StepMap.build(keys, tail=False).save(folder / "version-1-steps.safetensors")
 
 
 if __name__ == "__main__":
