@@ -1,5 +1,6 @@
 """Building in threads: the same bytes as the simplest builder, whatever the number."""
 
+import itertools
 import subprocess
 import sys
 import tracemalloc
@@ -29,11 +30,11 @@ def parts(index):
     return {name: (array.dtype, array.tobytes()) for name, array in arrays.items()}
 
 
-def steps(keys, names, threads):
+def steps(keys, names, threads, tail=False):
     """A StepMap, or what is wrong with one."""
     names = [names] * keys.max_length if isinstance(names, str) else names
     try:
-        index = StepMap._build(Passes(keys, threads), names)
+        index = StepMap._build(Passes(keys, threads), names, tail)
     except ValueError as error:
         return str(error)
     return parts(index), index._params
@@ -55,7 +56,8 @@ def fits(keys, name):
 def test_steps_do_not_depend_on_threads(catalog, name, threads):
     keys = KeyTable.from_sequences(catalog)
     if fits(keys, name):
-        assert steps(keys, name, threads) == steps(keys, name, 0)
+        for tail in (False, True):
+            assert steps(keys, name, threads, tail) == steps(keys, name, 0, tail)
 
 
 @given(
@@ -137,7 +139,7 @@ def test_numbers_of_threads(cls):
 def test_a_file_is_built_as_it_would_be_saved(table, threads, tmp_path):
     keys = TABLES[table]
     built, saved = tmp_path / "built", tmp_path / "saved"
-    for cls, options in ((StepMap, {}), (LoudsTrie, {"tail": False}), (LoudsTrie, {"tail": True})):
+    for cls, options in itertools.product((StepMap, LoudsTrie), ({"tail": False}, {"tail": True})):
         index = cls.build(keys, **options, num_threads=threads, path=built)
         other = cls.build(keys, **options)
         other.save(saved)
