@@ -1,6 +1,6 @@
 """Which keys a request may get, and which prefixes lead to one of them."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, Protocol
 
 from succinct.reference.trie import Key
@@ -16,6 +16,13 @@ class Numbered(Protocol):
     def key(self, number: int, /) -> Any: ...
 
 
+class _Everything:
+    """What there is: a search asks only about keys and prefixes that the index has."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
 class Eligible:
     """The keys that a bitmap over key numbers leaves, and the proper prefixes of those.
 
@@ -29,13 +36,14 @@ class Eligible:
 
     def __init__(self, index: Numbered, allowed: Bits | None) -> None:
         if allowed is None:
-            allowed = [True] * index.n_keys
+            self.keys: Container[Key] = _Everything()
+            self.prefixes: Container[Key] = _Everything()
+            return
         if len(allowed) != index.n_keys:
             raise ValueError(f"allowed: expected {index.n_keys} bits, got {len(allowed)}")
-        self.keys: set[Key] = {
-            tuple(index.key(number)) for number, bit in enumerate(allowed) if bit
-        }
-        self.prefixes: set[Key] = {key[:n] for key in self.keys for n in range(len(key))}
+        keys = {tuple(index.key(number)) for number, bit in enumerate(allowed) if bit}
+        self.keys = keys
+        self.prefixes = {key[:n] for key in keys for n in range(len(key))}
 
 
 def for_each_request(
