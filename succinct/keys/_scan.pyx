@@ -11,6 +11,9 @@ checks them again. All loops run without the GIL and count in 64 bits.
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+cdef extern from "succinct/keys/compare.h" nogil:
+    uint64_t bytes_common(const void *, const void *, uint64_t) noexcept
+
 ctypedef fused token_t:
     uint8_t
     uint16_t
@@ -26,11 +29,10 @@ cdef inline Py_ssize_t row_start(const int64_t* offsets, Py_ssize_t length,
 cdef inline int compare(const token_t* left, Py_ssize_t left_length,
                         const token_t* right, Py_ssize_t right_length) noexcept nogil:
     """Sign of the lexicographic comparison; a prefix is smaller than its extensions."""
-    cdef Py_ssize_t i
     cdef Py_ssize_t shared = min(left_length, right_length)
-    for i in range(shared):
-        if left[i] != right[i]:
-            return -1 if left[i] < right[i] else 1
+    cdef Py_ssize_t i = bytes_common(left, right, shared * sizeof(token_t)) // sizeof(token_t)
+    if i < shared:
+        return -1 if left[i] < right[i] else 1
     return (left_length > right_length) - (left_length < right_length)
 
 
@@ -42,9 +44,10 @@ def scan(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t lengt
     descent: first row smaller than the row before it, or -1; repeats: rows equal to the row
     before them (counted up to the first descent).
     """
-    cdef Py_ssize_t i, k, start, stop, before = 0, bad = -1, descent = -1, repeats = 0
+    cdef Py_ssize_t i = 0, k, start = 0, stop, end, last, before = 0
+    cdef Py_ssize_t bad = -1, descent = -1, repeats = 0
     cdef uint64_t largest = 0
-    cdef token_t row_largest
+    cdef token_t top
     cdef int sign
     if tokens.shape[0] == 0 or n_rows == 0:
         return -1, 0, -1, 0
@@ -53,29 +56,52 @@ def scan(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t lengt
     if not length:
         bounds = &offsets[0]
     with nogil:
-        for i in range(n_rows):
-            start = row_start(bounds, length, i)
-            stop = row_start(bounds, length, i + 1)
-            row_largest = 0
-            for k in range(start, stop):
-                if data[k] > row_largest:
-                    row_largest = data[k]
-            if row_largest > largest:
-                largest = row_largest
-                if largest > limit:
-                    for k in range(start, stop):
-                        if data[k] > limit:
-                            bad = k
-                            break
-                    break
-            if descent < 0 and i > 0:
-                sign = compare(data + before, start - before, data + start, stop - start)
-                if sign > 0:
-                    descent = i
-                elif sign == 0:
-                    repeats += 1
-            before = start
+        while i < n_rows and bad < 0:
+            # Some rows at a time, while they are at hand: first their tokens, in vectors.
+            last = min(i + 256, n_rows)
+            end = row_start(bounds, length, last)
+            top = 0
+            for k in range(start, end):
+                top = data[k] if data[k] > top else top
+            if top > largest:
+                largest = top
+            if largest > limit:
+                for k in range(start, end):
+                    if data[k] > limit:
+                        bad = k
+                        break
+                break
+            if descent >= 0:
+                i = last
+                start = end
+            while i < last:
+                stop = row_start(bounds, length, i + 1)
+                if i:
+                    sign = compare(data + before, start - before, data + start, stop - start)
+                    repeats += sign == 0
+                    if sign > 0:
+                        descent = i
+                        i = last
+                        start = end
+                        break
+                before = start
+                start = stop
+                i += 1
     return bad, largest, descent, repeats
+
+
+def row_lengths(const int64_t[::1] offsets):
+    """``(shortest, longest, bad)`` of at least one row; bad: the first shorter than 1, or -1."""
+    cdef Py_ssize_t i, bad = -1
+    cdef int64_t size, shortest = offsets[1] - offsets[0], longest = shortest
+    with nogil:
+        for i in range(offsets.shape[0] - 1):
+            size = offsets[i + 1] - offsets[i]
+            shortest = min(shortest, size)
+            longest = max(longest, size)
+            if size < 1 and bad < 0:
+                bad = i
+    return shortest, longest, bad
 
 
 def differs(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t length,

@@ -100,10 +100,9 @@ def from_flat_arrays(
     n_rows = len(bounds) - 1
     if bounds[0] != 0:
         raise ValueError(f"offsets must start at 0, not at {bounds[0]}")
-    lengths = np.diff(bounds)
-    if n_rows and lengths.min() < 1:
-        row = int(np.argmax(lengths < 1))
-        if lengths[row] == 0:
+    shortest, longest, row = _scan.row_lengths(bounds) if n_rows else (0, 0, -1)
+    if row >= 0:
+        if bounds[row] == bounds[row + 1]:
             raise ValueError(f"{what} {first + row} is empty; a sequence has at least one token")
         raise ValueError(
             f"offsets must ascend: offsets[{row}] is {bounds[row]}, "
@@ -118,7 +117,7 @@ def from_flat_arrays(
         row = int(np.searchsorted(bounds, position, side="right")) - 1
         return f"{what} {first + row}, position {position - int(bounds[row])}"
 
-    length = int(lengths[0]) if n_rows and (lengths == lengths[0]).all() else 0
+    length = longest if shortest == longest else 0
     return _scanned(flat, NO_OFFSETS if length else bounds, length, n_rows, place)
 
 

@@ -94,6 +94,7 @@ class KeyTable:
         self._item_names = item_names
         self._offsets: NDArray[np.int64] | None = None
         self._key_ids: NDArray[np.int64] | None = None
+        self._max_length: int | None = None
         # Place in `tokens` order of each key number, and the inverse; None while they are equal.
         self._places: NDArray[np.int64] | None = None
         self._numbers: NDArray[np.int64] | None = None
@@ -407,9 +408,11 @@ class KeyTable:
 
     @property
     def max_length(self) -> int:
-        if self._rows.length or not self.n_keys:
-            return self._rows.length
-        return int(np.diff(self._rows.offsets).max())
+        if self._max_length is None:
+            self._max_length = self._rows.length
+            if not self._rows.length and self.n_keys:
+                self._max_length = _scan.row_lengths(self._rows.offsets)[1]
+        return self._max_length
 
     @property
     def vocab_size(self) -> int:

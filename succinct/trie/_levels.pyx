@@ -20,7 +20,7 @@ cdef extern from * nogil:
     int __builtin_clz(unsigned int) noexcept
 
 
-cdef extern from "succinct/trie/levels.h" nogil:
+cdef extern from "succinct/keys/compare.h" nogil:
     uint64_t bytes_common(const void *, const void *, uint64_t) noexcept
 
 

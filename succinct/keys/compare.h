@@ -1,6 +1,6 @@
-/* Comparing neighbouring keys. */
-#ifndef SUCCINCT_LEVELS_H
-#define SUCCINCT_LEVELS_H
+/* Comparing keys, eight bytes at a time. */
+#ifndef SUCCINCT_COMPARE_H
+#define SUCCINCT_COMPARE_H
 
 #include <stdint.h>
 #include <string.h>
