@@ -1,7 +1,15 @@
 """Succinct indexes over token sequences, and beam search constrained by them."""
 
 from succinct.bits import BitVector, EliasFano, PackedArray
-from succinct.decode import BeamResult, QueryResult, beam_search
+from succinct.decode import (
+    BeamResult,
+    FilterStep,
+    Plan,
+    QueryResult,
+    beam_search,
+    calibrate,
+    filter_step,
+)
 from succinct.errors import FormatError
 from succinct.index import DEAD, load, verify
 from succinct.keys import ItemMap, KeyTable
@@ -14,14 +22,18 @@ __all__ = [
     "BitVector",
     "CsrMap",
     "EliasFano",
+    "FilterStep",
     "FormatError",
     "ItemMap",
     "KeyTable",
     "LoudsTrie",
     "PackedArray",
+    "Plan",
     "QueryResult",
     "StepMap",
     "beam_search",
+    "calibrate",
+    "filter_step",
     "load",
     "verify",
 ]

@@ -89,7 +89,7 @@ def write(
     """
     checksums = {name: _crc32(array) for name, array in arrays.items()}
     head, order = _header(kind, params, arrays, checksums, version)
-    with _replacing(Path(path)) as file:
+    with replacing(Path(path)) as file:
         file.write(head)
         for name in order:
             for chunk in _chunks(arrays[name]):
@@ -127,7 +127,7 @@ def created(
     checksums = dict.fromkeys(arrays, "0" * 8)
     head, order = _header(kind, params, arrays, checksums, version)
     size = len(head) + sum(array.nbytes for array in arrays.values())
-    with _replacing(Path(path)) as file:
+    with replacing(Path(path)) as file:
         # A full disk must be met here: where a map is written to, it would end the process.
         _allocate(file.fileno(), size)
         mapped = np.frombuffer(mmap_file(file.fileno(), size), np.uint8)
@@ -186,7 +186,7 @@ def _header(
     return len(head).to_bytes(8, "little") + head, order
 
 
-class _replacing:
+class replacing:
     """A binary file that takes the place of `path` when the block ends well, and only then."""
 
     def __init__(self, path: Path) -> None:

@@ -108,6 +108,9 @@ class ReferenceIndex(reference.Trie):
         found = self.search(token_ids, logprobs, **options)
         return reference.batch_to_bytes([[result[:2] for result in query] for query in found])
 
+    def filter_step(self, hidden: Any, weight: Any, *args: Any, **options: Any) -> list[list[Any]]:
+        return reference.filter_step(hidden, weight, self, *args, **options)
+
 
 class LibraryIndex(Plain):
     def result(self, token_ids: Any, logprobs: Any, **options: Any) -> Any:
@@ -137,6 +140,19 @@ class LibraryIndex(Plain):
 
     def search_bytes(self, token_ids: Any, logprobs: Any, **options: Any) -> bytes:
         return self.result(token_ids, logprobs, **options).to_bytes()
+
+    def filter_step(
+        self, hidden: Any, weight: Any, states: Any, scores: Any, *args: Any, **options: Any
+    ) -> list[list[Any]]:
+        from succinct import filter_step
+
+        weight, states = np.array(weight, np.float32), np.array(states, np.uint64)
+        hidden = np.array(hidden, np.float32).reshape(*states.shape, weight.shape[1])
+        step = filter_step(hidden, weight, self.raw, states, scores, *args, **options)
+        return [
+            list(map(reference.Continuation, *(to_python(part) for part in parts)))
+            for parts in zip(step.scores, step.parents, step.tokens, step.states, strict=True)
+        ]
 
 
 def build_louds(sequences: Any, **layout: Any) -> LibraryIndex:

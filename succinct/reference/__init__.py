@@ -5,6 +5,7 @@ Nothing here is fast, and nothing imports numpy or another part of the library.
 
 from succinct.reference.beam import Result, beam_search
 from succinct.reference.bits import BitVector, EliasFano, PackedArray
+from succinct.reference.filtering import Continuation, filter_step
 from succinct.reference.trie import DEAD, Trie
 from succinct.reference.wire import (
     batch_from_bytes,
@@ -16,6 +17,7 @@ from succinct.reference.wire import (
 __all__ = [
     "DEAD",
     "BitVector",
+    "Continuation",
     "EliasFano",
     "PackedArray",
     "Result",
@@ -23,6 +25,7 @@ __all__ = [
     "batch_from_bytes",
     "batch_to_bytes",
     "beam_search",
+    "filter_step",
     "record_from_bytes",
     "record_to_bytes",
 ]
