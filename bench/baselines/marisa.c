@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "rank_select.h"
 
@@ -46,6 +47,7 @@ struct answer {
   float *sums;
   int64_t *numbers, *lengths;
   uint32_t *tokens;  // [max_results][T]
+  double phases[4];  // seconds: proposals, expansion and validation, selection, results
 };
 
 static inline int get_bit(const struct bits *b, uint64_t i) {
@@ -439,6 +441,14 @@ static void run_step(struct pool *pool, struct search *s) {
   }
 }
 
+static double lap(double *since) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  double then = *since;
+  *since = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+  return *since - then;
+}
+
 int64_t opt_search(const struct trie *trie, const struct query *q, struct pool *pool, int64_t mode,
                    struct answer *a) {
   struct search s;
@@ -447,16 +457,23 @@ int64_t opt_search(const struct trie *trie, const struct query *q, struct pool *
   s.mode = (int)mode;
   uint64_t *spare = malloc((size_t)q->n_proposals * 16);
   uint32_t *last = malloc((size_t)(q->n_steps * q->n_proposals) * 4);
+  double since = 0;
+  memset(a->phases, 0, sizeof a->phases);
+  lap(&since);
   for (; s.at < q->n_steps && s.n_beams; s.at++) {
     sort_step(q, s.at, &s.step, spare);
     memcpy(last + s.at * q->n_proposals, s.step.tokens, (size_t)s.step.n * 4);
     s.n_found = 0;
     atomic_store(&s.bound, 0);
+    a->phases[0] += lap(&since);
     run_step(pool, &s);
+    a->phases[1] += lap(&since);
     beams_sort(s.found, s.n_found);
     advance(&s, s.found, s.n_found);
+    a->phases[2] += lap(&since);
   }
   int64_t n = finish(&s, last, a);
+  a->phases[3] += lap(&since);
   free(spare);
   free(last);
   release(&s);

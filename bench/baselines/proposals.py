@@ -93,7 +93,10 @@ class _Query(ctypes.Structure):
 
 
 class _Answer(ctypes.Structure):
-    _fields_ = [(n, ctypes.c_void_p) for n in ("scores", "sums", "numbers", "lengths", "tokens")]
+    _fields_ = [
+        *((n, ctypes.c_void_p) for n in ("scores", "sums", "numbers", "lengths", "tokens")),
+        ("phases", ctypes.c_double * 4),
+    ]
 
 
 class _InC:
@@ -105,6 +108,8 @@ class _InC:
 
     def __init__(self) -> None:
         self._native = library("marisa")
+        # Seconds of the last search of MARISA-Opt by phase.
+        self.phases: list[float] = []
         self._kept: list[_Array] = []
 
     def _run(
@@ -142,6 +147,7 @@ class _InC:
             pointer(found.tokens, np.uint32),
         )
         n = self._call(ctypes.byref(query), ctypes.byref(answer))
+        self.phases = list(answer.phases)
         return Found(*(array[:n] for array in found.__dict__.values()))
 
     def _call(self, query: Any, answer: Any) -> int:
