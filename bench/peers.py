@@ -239,6 +239,7 @@ def peers() -> list[Peer]:
     """The library first, then the others."""
     return [
         Ours("StepMap, small", StepMap.build),
+        Ours("StepMap, small, no tails", partial(StepMap.build, tail=False)),
         Ours("StepMap, fast", partial(StepMap.build, layout="fast")),
         Ours("LoudsTrie", LoudsTrie.build),
         Ours("LoudsTrie, no tails", partial(LoudsTrie.build, tail=False)),
