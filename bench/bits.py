@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from bench.bit_peers import BATCH, CALLS, OPERATIONS, Bits, InC, Ours, random_words, trace_of
 from bench.suite import Options, Plot, Row, Table
-from bench.timing import alternating, one_by_one, seconds
+from bench.timing import alternating, one_by_one, seconds, wall
 from succinct.bits import BitVector, EliasFano, PackedArray
 
 TITLE = "Bits"
 INTRO = """
-Random independent queries; times are nanoseconds for each of them. `memory` is what a
-representation takes beside the bits themselves, in percent of them; of what does not store the bits
-it is all. Every representation gives the same answers before it is timed.
+Random independent queries; times are nanoseconds of the thread's processor time for each of them.
+`memory` is what a representation takes beside the bits themselves, in percent of them; of what does
+not store the bits it is all. Every representation gives the same answers before it is timed.
 """
 
 _PASSES = 7
@@ -189,6 +189,7 @@ def _threads(exponent: int, n_queries: int) -> Table:
                     "two": lambda run=run, parts=parts: list(pool.map(lambda p: run(*p), parts)),
                 },
                 _PASSES,
+                wall,
             )
             one, two = (taken[name] / len(queries) * 1e9 for name in ("one", "two"))
             row = {"operation": operation, "length": exponent, "one_ns": one, "two_ns": two}

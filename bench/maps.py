@@ -16,7 +16,7 @@ import numpy as np
 from bench.catalogs import Catalog, catalogs
 from bench.peers import Ours, Peer, peers
 from bench.suite import Options, Row, Table, add_ratios
-from bench.timing import alternating, one_by_one, seconds
+from bench.timing import alternating, one_by_one, seconds, wall
 from succinct import KeyTable
 
 TITLE = "Maps and tries"
@@ -25,11 +25,12 @@ Each catalog in every layout of the library and in every peer that is installed.
 from MiniOneRec and GenRec, titles from GeoNames and the NCBI taxonomy (600,000 of each, tokenized
 with cl100k); the synthetic ids have five levels in bands of 2,048, skewed given their prefix.
 
-`build_s` is the median of three builds from sorted keys. Lookups are those of 20,000 keys in random
-order: `lookup_ns` a Python call each, `batch_ns` in one call, of an array of rows where the keys
-have one length and of a list of tuples where not. `key_ns` and `keys_ns` go back from numbers to
-keys, one by one and in a batch. `stream` is how many keys a second come when all are gone through
-in order. Turning token sequences into what a peer takes as keys is not timed. Ratios are to the
+Times are processor time of one thread. `build_s` is the median of three builds from sorted keys.
+Lookups are those of 20,000 keys in random order: `lookup_ns` a Python call each, `batch_ns` in one
+call, of an array of rows where the keys have one length and of a list of tuples where not. `key_ns`
+and `keys_ns` go back from numbers to keys, one by one and in a batch. `stream` is how many keys a
+second come when all are gone through in order. What an array of rows is for the library, bytes or
+text are for a peer: turning sequences into them is not timed. Ratios are to the
 first row; more means larger or slower than it.
 """
 
@@ -153,6 +154,7 @@ def _on_threads(peer: Ours, sequences: Sequence[tuple[int, ...]]) -> Row:
                 "two": lambda: list(pool.map(look_up, halves)),
             },
             _PASSES,
+            wall,
         )
     one, two = (taken[name] / len(rows) * 1e9 for name in ("one", "two"))
     return {"index": peer.name, "one_ns": one, "two_ns": two, "speedup": one / two}

@@ -20,7 +20,7 @@ from bench.baselines.proposals import (
 )
 from bench.catalogs import taxa
 from bench.suite import Options, Plot, Row, Table
-from bench.timing import per_request, percentiles, samples
+from bench.timing import per_request, percentiles, samples, wall
 from bench.workloads import Grids, Proposer
 from succinct import KeyTable, LoudsTrie, StepMap, beam_search
 
@@ -221,7 +221,7 @@ def _throughput(bench: _Bench) -> Table:
             parts = [slice(at, at + batch) for at in range(0, count, batch)]
             rows = []
             for peer in (*bench.opt, *bench.ours):
-                taken = samples(partial(_serve, peer, grids, parts, setting), 4)
+                taken = samples(partial(_serve, peer, grids, parts, setting), 4, clock=wall)
                 speeds = [count / t for t in taken]
                 mean = float(np.mean(speeds))
                 rows.append({"index": peer.name, "requests_per_s": mean})

@@ -1,4 +1,9 @@
-"""Taking time. All that is timed is timed here, so that all of it is timed alike."""
+"""Taking time. All that is timed is timed here, so that all of it is timed alike.
+
+What runs on one thread is timed by the processor time of that thread, so that it does not count
+when the machine does something else meanwhile; requests and what runs on several threads by the
+clock on the wall.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+wall = time.perf_counter
+
 
 @contextmanager
 def no_garbage() -> Iterator[None]:
@@ -24,16 +31,21 @@ def no_garbage() -> Iterator[None]:
         gc.enable()
 
 
-def samples(call: Callable[[], object], times: int, warm_up: bool = True) -> list[float]:
+def samples(
+    call: Callable[[], object],
+    times: int,
+    warm_up: bool = True,
+    clock: Callable[[], float] = time.thread_time,
+) -> list[float]:
     """Seconds of each of so many calls, after one that does not count."""
     if warm_up:
         call()
     taken = []
     with no_garbage():
         for _ in range(times):
-            start = time.perf_counter()
+            start = clock()
             call()
-            taken.append(time.perf_counter() - start)
+            taken.append(clock() - start)
     return taken
 
 
@@ -60,9 +72,9 @@ def per_request(
         for _ in range(passes + 1):
             row = []
             for request in requests:
-                start = time.perf_counter()
+                start = wall()
                 call(request)
-                row.append(time.perf_counter() - start)
+                row.append(wall() - start)
             taken.append(row)
     return taken[1:]
 
@@ -82,7 +94,11 @@ def percentiles(taken: list[list[float]]) -> dict[str, float]:
     }
 
 
-def alternating(calls: dict[str, Callable[[], object]], times: int) -> dict[str, float]:
+def alternating(
+    calls: dict[str, Callable[[], object]],
+    times: int,
+    clock: Callable[[], float] = time.thread_time,
+) -> dict[str, float]:
     """Median seconds of each call, taken in turns, so that all see the same machine."""
     for call in calls.values():
         call()
@@ -90,7 +106,7 @@ def alternating(calls: dict[str, Callable[[], object]], times: int) -> dict[str,
     with no_garbage():
         for _ in range(times):
             for name, call in calls.items():
-                start = time.perf_counter()
+                start = clock()
                 call()
-                taken[name].append(time.perf_counter() - start)
+                taken[name].append(clock() - start)
     return {name: statistics.median(row) for name, row in taken.items()}
