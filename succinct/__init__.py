@@ -3,11 +3,15 @@
 from succinct.bits import BitVector, EliasFano, PackedArray
 from succinct.decode import (
     BeamResult,
+    Candidates,
     FilterStep,
+    PaddedCandidates,
     Plan,
     QueryResult,
     beam_search,
     calibrate,
+    candidates,
+    constrain,
     filter_step,
 )
 from succinct.errors import FormatError
@@ -20,6 +24,7 @@ __all__ = [
     "DEAD",
     "BeamResult",
     "BitVector",
+    "Candidates",
     "CsrMap",
     "EliasFano",
     "FilterStep",
@@ -28,11 +33,14 @@ __all__ = [
     "KeyTable",
     "LoudsTrie",
     "PackedArray",
+    "PaddedCandidates",
     "Plan",
     "QueryResult",
     "StepMap",
     "beam_search",
     "calibrate",
+    "candidates",
+    "constrain",
     "filter_step",
     "load",
     "verify",

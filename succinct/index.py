@@ -141,6 +141,10 @@ class Index:
             raise IndexError(f"step {step} is out of range (0..{self.max_length - 1})")
         return step
 
+    def lane_arrays(self) -> Any:
+        """The arrays behind the index, for the functions of :attr:`lanes`."""
+        raise NotImplementedError
+
     def _parts(self) -> list[tuple[str, int]]:
         """Names and bytes of the parts."""
         raise NotImplementedError

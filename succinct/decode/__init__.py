@@ -2,16 +2,21 @@
 
 from succinct.decode.beam import beam_search
 from succinct.decode.filtering import Choice, FilterStep, filter_step
+from succinct.decode.masking import Candidates, PaddedCandidates, candidates, constrain
 from succinct.decode.plan import Plan, calibrate
 from succinct.decode.result import BeamResult, QueryResult
 
 __all__ = [
     "BeamResult",
+    "Candidates",
     "Choice",
     "FilterStep",
+    "PaddedCandidates",
     "Plan",
     "QueryResult",
     "beam_search",
     "calibrate",
+    "candidates",
+    "constrain",
     "filter_step",
 ]

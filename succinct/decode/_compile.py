@@ -10,7 +10,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from succinct.bits import lanes as bit_lanes
-from succinct.decode import _engine
+from succinct.decode import _engine, _masking
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -47,6 +47,15 @@ def _jit(function: FunctionType, inline: bool, cache: bool) -> Any:
 def compiled_search(lanes: ModuleType) -> Any:
     """`_engine.search` for the indexes whose navigation is `lanes`."""
     return compile_function(_engine.search, lanes, _engine.PROTOCOL, _engine.INLINED)
+
+
+@cache
+def compiled_masking(name: str, lanes: ModuleType | None) -> Any:
+    """A function of `_masking`, for the indexes whose navigation is `lanes` if it navigates."""
+    function = getattr(_masking, name)
+    if lanes is None:
+        return compile_function(function, bit_lanes, (), ())
+    return compile_function(function, lanes, _masking.PROTOCOL, _masking.INLINED)
 
 
 def compile_function(

@@ -13,6 +13,7 @@ from succinct.bits.lanes import (
     BitLanes,
     get_bit,
     get_bits,
+    lowest_one,
     next_one,
     next_zero,
     popcount,
@@ -372,6 +373,57 @@ def nth_child(
     if step[_KIND] < PACKED:
         p = _row(index, depth, state)
     return _token(index, step, p, first, k), np.uint64(step[_START] + first + k)
+
+
+def list_children(
+    index: StepLanes,
+    state: np.uint64,
+    first: np.int64,
+    count: np.int64,
+    tokens: NDArray[np.uint32],
+    states: NDArray[np.uint64],
+    at: np.int64,
+) -> None:
+    """Write tokens and states of all continuations from place `at` on; as from `child_range`."""
+    if count == 0:
+        return
+    depth = _depth(index, state)
+    step = index.table[depth]
+    kind = step[_KIND]
+    width = step[_WIDTH]
+    low = step[_LOW]
+    child = step[_START] + first
+    if kind == PACKED:
+        place = step[_TOKENS_AT] + first * width
+        for k in range(count):
+            tokens[at + k] = low + _value(index, place + k * width, width)
+            states[at + k] = child + k
+    elif kind == DAC:
+        for k in range(count):
+            tokens[at + k] = _coded(index, step, first + k) & 0xFFFFFFFF
+            states[at + k] = child + k
+    else:
+        # The ones of the row in the tree, word by word; JOINT counts the ones before as well.
+        p = _row(index, depth, state)
+        origin = step[_TREE_AT] + p * step[_RANGE]
+        place = origin
+        if kind == JOINT:
+            origin = step[_TREE_AT] + 1 + first + p * step[_BUCKETS]
+            place = origin - 1
+        words = index.bits.words
+        j = place >> 6
+        word = words[j] & (_ALL << np.uint64(place & 63))
+        for k in range(count):
+            while word == _NONE and j + 1 < len(words):
+                j += 1
+                word = words[j]
+            token = (j << 6) + lowest_one(word) - origin
+            if kind == JOINT:
+                entry = step[_TOKENS_AT] + (first + k) * width
+                token = ((token - k) << width) | _value(index, entry, width)
+            tokens[at + k] = (low + token) & 0xFFFFFFFF
+            states[at + k] = child + k
+            word &= word - np.uint64(1)
 
 
 def find_child(

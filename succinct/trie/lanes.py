@@ -197,6 +197,22 @@ def find_child(
     return _DEAD
 
 
+def list_children(
+    trie: LoudsLanes,
+    state: np.uint64,
+    first: np.int64,
+    count: np.int64,
+    tokens: NDArray[np.uint32],
+    states: NDArray[np.uint64],
+    at: np.int64,
+) -> None:
+    """Write tokens and states of all continuations from place `at` on; as from `child_range`."""
+    for k in range(count):
+        token, child = nth_child(trie, state, first, np.int64(k))
+        tokens[at + k] = np.uint32(token & 0xFFFFFFFF)
+        states[at + k] = child
+
+
 def listing_cost(trie: LoudsLanes, state: np.uint64) -> np.int64:
     """How much dearer `nth_child` is than a step of the search in `find_child`."""
     return np.int64(1)

@@ -1,0 +1,451 @@
+"""Masking of full log-probabilities by the continuations of states."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from succinct import _args
+from succinct._threads import in_threads, parts_of, read_threads
+from succinct.bits.lanes import BitLanes
+from succinct.decode.eligibility import Allowed, read_allowed
+from succinct.index import DEAD, Index
+
+Logits = TypeVar("Logits")
+
+# Elements to write and continuations to list that are worth a thread of their own.
+_ELEMENTS = 2**20
+_CANDIDATES = 2**16
+# Device types of DLPack whose memory the processor reads: its own, pinned, managed.
+_READABLE = (1, 3, 11, 13)
+# Bits of each type: all but the sign, infinity, negative infinity.
+_BITS = {
+    "float16": (np.uint16, 0x7FFF, 0x7C00, 0xFC00),
+    "bfloat16": (np.uint16, 0x7FFF, 0x7F80, 0xFF80),
+    "float32": (np.uint32, 0x7FFFFFFF, 0x7F800000, 0xFF800000),
+    "float64": (np.uint64, 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000, 0xFFF0000000000000),
+}
+
+
+class Candidates(NamedTuple):
+    """The valid continuations of rows of logits; those of row i lie at
+    ``offsets[i]:offsets[i + 1]``, tokens ascending.
+
+    Attributes
+    ----------
+    offsets : int64 array [R + 1]
+    tokens : uint32 array [N]
+    scores : float32 array [N]
+    next_states : uint64 array [N]
+    """
+
+    offsets: NDArray[np.int64]
+    tokens: NDArray[np.uint32]
+    scores: NDArray[np.float32]
+    next_states: NDArray[np.uint64]
+
+
+class PaddedCandidates(NamedTuple):
+    """The valid continuations of rows of logits, each row padded to one width.
+
+    Attributes
+    ----------
+    tokens : uint32 array [R, width]
+        Ascending; 0 where there is none.
+    scores : float32 array [R, width]
+        -inf where there is none.
+    next_states : uint64 array [R, width]
+        ``DEAD`` where there is none.
+    valid : bool array [R, width]
+        Where there is one: the first of each row.
+    """
+
+    tokens: NDArray[np.uint32]
+    scores: NDArray[np.float32]
+    next_states: NDArray[np.uint64]
+    valid: NDArray[np.bool_]
+
+
+def constrain(
+    logprobs: Logits,
+    index: Index,
+    states: ArrayLike,
+    *,
+    allowed: Allowed | None = None,
+    requests: ArrayLike | None = None,
+    num_threads: int | None = None,
+) -> Logits:
+    """Set the logits of all tokens that do not continue a row's state to -inf, in place.
+
+    Parameters
+    ----------
+    logprobs : array [R, V] of float32, float16, bfloat16 or float64
+        Logits or log-probabilities, a row for each state: a writable numpy array, or whatever
+        exports writable memory of the CPU by DLPack, as a torch tensor does; nothing is copied.
+        V may be larger than the vocabulary of the index. NaN where a token is valid becomes -inf.
+    index : LoudsTrie, StepMap, CsrMap
+    states : integers [R]
+        What each row continues; after ``DEAD`` nothing is valid.
+    allowed : BitVector or array, or one for each request, optional
+        Eligible keys, as for :func:`succinct.beam_search`: a token is valid only if it makes an
+        eligible key or can lead to one.
+    requests : integers [R], optional
+        With one bitmap for each request in `allowed`: the request that each row belongs to. By
+        default each row is a request of its own.
+    num_threads : int, optional
+        At most so many threads share large work; by default as many as the process may use
+        processors.
+
+    Returns
+    -------
+    array
+        `logprobs` itself.
+
+    Raises
+    ------
+    TypeError
+        If something has the wrong type or dtype.
+    ValueError
+        If shapes disagree, V is less than the vocabulary of the index, a number is no state of the
+        index, or `logprobs` is read-only or on another device. Nothing has been written then.
+
+    Notes
+    -----
+    O(V + continuations) for each row. The masking of STATIC (arXiv:2602.22647), except that the
+    work follows the continuations of each state and not the most that any has at its level. The
+    first call of a process loads or compiles the engine.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from succinct import CsrMap, KeyTable, constrain
+    >>> index = CsrMap.build(KeyTable.from_sequences([(1,), (1, 2), (3, 2)]))
+    >>> constrain(np.full((2, 4), -1.5, np.float32), index, [index.root, index.walk((1,))])
+    array([[-inf, -1.5, -inf, -1.5],
+           [-inf, -inf, -1.5, -inf]], dtype=float32)
+    """
+    values, kind = _read_logits(logprobs, writable=True)
+    rows = _Rows(values, index, states, allowed, requests, num_threads)
+    bits, constants = _as_bits(values, kind)
+    fill = _compiled("fill_gaps")
+    offsets, tokens, _ = rows.listed()
+    rows.in_parts(
+        lambda part, bounds: fill(bits[part], *constants, offsets[bounds], tokens),
+        bits.size // _ELEMENTS,
+    )
+    return logprobs
+
+
+@overload
+def candidates(
+    logprobs: Any,
+    index: Index,
+    states: ArrayLike,
+    *,
+    width: None = None,
+    normalize: Literal["valid", "vocab"] | None = None,
+    allowed: Allowed | None = None,
+    requests: ArrayLike | None = None,
+    num_threads: int | None = None,
+) -> Candidates: ...
+@overload
+def candidates(
+    logprobs: Any,
+    index: Index,
+    states: ArrayLike,
+    *,
+    width: int,
+    normalize: Literal["valid", "vocab"] | None = None,
+    allowed: Allowed | None = None,
+    requests: ArrayLike | None = None,
+    num_threads: int | None = None,
+) -> PaddedCandidates: ...
+def candidates(
+    logprobs: Any,
+    index: Index,
+    states: ArrayLike,
+    *,
+    width: int | None = None,
+    normalize: Literal["valid", "vocab"] | None = None,
+    allowed: Allowed | None = None,
+    requests: ArrayLike | None = None,
+    num_threads: int | None = None,
+) -> Candidates | PaddedCandidates:
+    """List the tokens that continue each row's state, with their logits and the states behind.
+
+    Parameters
+    ----------
+    logprobs : array_like [R, V] of float32, float16, bfloat16 or float64
+        Logits or log-probabilities, a row for each state: numpy, or whatever exports memory of the
+        CPU by DLPack. V may be larger than the vocabulary of the index. Only valid positions are
+        read; NaN there is -inf.
+    index : LoudsTrie, StepMap, CsrMap
+    states : integers [R]
+        What each row continues; after ``DEAD`` nothing is valid.
+    width : int, optional
+        Pad every row to this number of candidates, so that shapes are the same at every call.
+        :meth:`succinct.CsrMap.max_fan_out` knows what a step needs.
+    normalize : {"valid", "vocab"}, optional
+        Take `logprobs` for logits and give log-probabilities: the log-softmax over the valid
+        tokens of each row, or over all its V columns. By default the scores are those given.
+    allowed, requests, num_threads
+        As for :func:`constrain`.
+
+    Returns
+    -------
+    Candidates
+        ``offsets, tokens, scores, next_states``: those of row i lie at
+        ``offsets[i]:offsets[i + 1]``, tokens ascending. Scores are float32.
+    PaddedCandidates
+        If `width` is given: ``tokens, scores, next_states, valid`` [R, width].
+
+    Raises
+    ------
+    TypeError
+        If something has the wrong type or dtype.
+    ValueError
+        If shapes disagree, V is less than the vocabulary of the index, a number is no state of the
+        index, `logprobs` is on another device, or a row has more than `width` candidates.
+
+    Notes
+    -----
+    O(continuations) for each row, in time and memory, whatever V is; "vocab" reads all V columns.
+    The first call of a process loads or compiles the engine.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from succinct import CsrMap, KeyTable, candidates
+    >>> index = CsrMap.build(KeyTable.from_sequences([(1,), (1, 2), (3, 2)]))
+    >>> logprobs = np.log(np.array([[0.1, 0.2, 0.3, 0.4]] * 2, np.float32))
+    >>> found = candidates(logprobs, index, [index.root, index.walk((1,))])
+    >>> found.offsets.tolist(), found.tokens.tolist(), found.next_states.tolist()
+    ([0, 2, 3], [1, 3, 2], [1, 2, 3])
+    >>> np.exp(candidates(logprobs, index, [index.root], normalize="valid").scores).round(2)
+    Traceback (most recent call last):
+    ...
+    ValueError: states: expected 2, one for each row of logprobs, got 1
+    >>> np.exp(candidates(logprobs[:1], index, [index.root], normalize="valid").scores).round(2)
+    array([0.33, 0.67], dtype=float32)
+    """
+    values, kind = _read_logits(logprobs, writable=False)
+    rows = _Rows(values, index, states, allowed, requests, num_threads)
+    if width is not None:
+        width = _args.at_least_one("width", width)
+    if not (normalize is None or (isinstance(normalize, str) and normalize in ("valid", "vocab"))):
+        raise ValueError(f'normalize: expected "valid", "vocab" or None, got {normalize!r}')
+    bits, constants = _as_bits(values, kind)
+    gather = _compiled("gather")
+    offsets, tokens, next_states = rows.listed()
+    found = np.empty(len(tokens), bits.dtype)
+    rows.in_parts(
+        lambda part, bounds: gather(bits[part], *constants, offsets[bounds], tokens, found),
+        len(tokens) // _CANDIDATES,
+    )
+    scores = _as_float32(found, kind)
+    if normalize == "valid":
+        _compiled("normalise")(scores, offsets)
+    elif normalize == "vocab":
+        _compiled("normalise_rows")(scores, offsets, _as_float32(bits, kind))
+    if width is None:
+        return Candidates(offsets, tokens, scores, next_states)
+    return _padded(offsets, tokens, scores, next_states, width)
+
+
+def _padded(
+    offsets: NDArray[np.int64],
+    tokens: NDArray[np.uint32],
+    scores: NDArray[np.float32],
+    next_states: NDArray[np.uint64],
+    width: int,
+) -> PaddedCandidates:
+    counts = np.diff(offsets)
+    if counts.size and counts.max() > width:
+        row = int(np.argmax(counts > width))
+        raise ValueError(f"width: row {row} has {counts[row]} candidates, more than {width}")
+    valid = np.arange(width) < counts[:, None]
+    out = PaddedCandidates(
+        np.zeros(valid.shape, np.uint32),
+        np.full(valid.shape, -np.inf, np.float32),
+        np.full(valid.shape, DEAD),
+        valid,
+    )
+    out.tokens[valid], out.scores[valid], out.next_states[valid] = tokens, scores, next_states
+    return out
+
+
+class _Rows:
+    """The state of each row of logits and the eligible keys of its request, checked."""
+
+    def __init__(
+        self,
+        values: NDArray[Any],
+        index: Index,
+        states: ArrayLike,
+        allowed: Allowed | None,
+        requests: ArrayLike | None,
+        num_threads: int | None,
+    ) -> None:
+        self.threads = read_threads(num_threads)
+        if not isinstance(index, Index):
+            raise TypeError(
+                f"index: expected an index such as LoudsTrie, got {type(index).__name__}"
+            )
+        if values.ndim != 2:
+            raise ValueError(f"logprobs: expected shape [R, V], got {values.shape}")
+        if values.shape[1] < index.vocab_size:
+            raise ValueError(
+                f"logprobs: expected at least {index.vocab_size} columns, one for each token up "
+                f"to the largest of the index, got {values.shape[1]}"
+            )
+        n_rows = len(values)
+        if type(states) is not np.ndarray:
+            states = _on_host("states", states)
+        array = index._states(states)
+        if array.ndim != 1:
+            raise ValueError(f"states: expected one dimension, got shape {array.shape}")
+        if len(array) != n_rows:
+            raise ValueError(
+                f"states: expected {n_rows}, one for each row of logprobs, got {len(array)}"
+            )
+        self.index, self.arrays, self.states = index, index.lane_arrays(), array
+        self.n_columns = values.shape[1]
+        self.allowed: tuple[BitLanes, NDArray[np.int64]] | None = None
+        if requests is None:
+            if allowed is not None:
+                self.allowed = read_allowed(allowed, index.n_keys, n_rows)
+            return
+        many = isinstance(allowed, np.ndarray) and allowed.ndim == 2
+        if not isinstance(allowed, (list, tuple)) and not many:
+            raise ValueError("requests: only with one bitmap for each request in allowed")
+        assert isinstance(allowed, (Sequence, np.ndarray))
+        numbers = _args.positions(_on_host("requests", requests), len(allowed), "requests")
+        if numbers.shape != (n_rows,):
+            raise ValueError(
+                f"requests: expected {n_rows}, one for each row of logprobs, got shape "
+                f"{numbers.shape}"
+            )
+        eligible, offsets = read_allowed(allowed, index.n_keys, len(allowed))
+        self.allowed = eligible, offsets[numbers]
+
+    def in_parts(self, work: Callable[[slice, slice], None], worth: int) -> None:
+        """Call `work` with the rows of each part and their offsets, in up to `worth` threads."""
+        threads = max(1, min(self.threads, worth))
+        in_threads(
+            lambda part: work(part, slice(part.start, part.stop + 1)),
+            parts_of(len(self.states), threads),
+            threads,
+        )
+
+    def listed(self) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint64]]:
+        """The valid continuations: offsets of the rows, tokens and states."""
+        index, arrays, states = self.index, self.arrays, self.states
+        firsts, counts = np.empty(len(states), np.int64), np.empty(len(states), np.int64)
+        _compiled("find_spans", index)(arrays, states, firsts, counts)
+        offsets = np.zeros(len(states) + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        size = int(offsets[-1])
+        tokens, children = np.empty(size, np.uint32), np.empty(size, np.uint64)
+        lister = _compiled("list_rows", index)
+        worth = size // _CANDIDATES
+        self.in_parts(
+            lambda part, bounds: lister(
+                arrays, states[part], firsts[part], offsets[bounds], tokens, children
+            ),
+            worth,
+        )
+        keep = None
+        if self.allowed is not None:
+            keep = np.empty(size, np.bool_)
+            eligible, places = self.allowed
+            marker = _compiled("mark_eligible", index)
+            self.in_parts(
+                lambda part, bounds: marker(
+                    arrays, eligible, places[part], offsets[bounds], children, keep
+                ),
+                worth,
+            )
+        if size and int(tokens.max()) >= self.n_columns:  # of a damaged file
+            keep = (tokens < self.n_columns) & (True if keep is None else keep)
+        if keep is not None:
+            before = np.zeros(size + 1, np.int64)
+            np.cumsum(keep, out=before[1:])
+            offsets, tokens, children = before[offsets], tokens[keep], children[keep]
+        return offsets, tokens, children
+
+
+def _compiled(name: str, index: Index | None = None) -> Any:
+    # Imports numba, which takes longer than most calls.
+    from succinct.decode._compile import compiled_masking
+
+    return compiled_masking(name, None if index is None else index.lanes)
+
+
+def _read_logits(logprobs: Any, writable: bool) -> tuple[NDArray[Any], str]:
+    """Logits as an array, of unsigned integers if they are bfloat16; and the name of their type."""
+    kind = ""
+    if type(logprobs).__module__ == "torch" and str(logprobs.dtype) == "torch.bfloat16":
+        # numpy does not have the type, so not even DLPack carries it over.
+        kind = "bfloat16"
+        logprobs = logprobs.detach() if not writable else logprobs
+        logprobs = logprobs.view(sys.modules["torch"].int16)
+    if writable and not hasattr(logprobs, "__dlpack__"):
+        raise TypeError(
+            "logprobs: expected an array that can be written in place, of numpy or with DLPack, "
+            f"got {type(logprobs).__name__}"
+        )
+    array = _on_host("logprobs", logprobs)
+    if array.size == 0 and not hasattr(logprobs, "__dlpack__"):
+        array = array.astype(np.float32)
+    kind = kind or array.dtype.name
+    if kind not in _BITS or not array.dtype.isnative:
+        raise TypeError(
+            f"logprobs: expected float32, float16, bfloat16 or float64, got {array.dtype}"
+        )
+    if writable and not array.flags.writeable:
+        raise ValueError("logprobs: it is read-only, and to be constrained in place")
+    return array, kind
+
+
+def _on_host(name: str, x: Any) -> NDArray[Any]:
+    """What can be had as an array without leaving the memory of the processor."""
+    if isinstance(x, np.ndarray):
+        return x
+    if hasattr(x, "__dlpack_device__"):
+        device = x.__dlpack_device__()
+        if int(device[0]) not in _READABLE:
+            raise ValueError(
+                f"{name}: expected memory that the processor reads, got DLPack device "
+                f"{device[0]!s}; copy it to the host, or use succinct_gpu"
+            )
+        try:
+            return np.from_dlpack(x)
+        except (BufferError, RuntimeError) as error:
+            raise ValueError(f"{name}: {error}") from None
+    if hasattr(x, "__cuda_array_interface__"):
+        raise ValueError(
+            f"{name}: expected memory that the processor reads, got an array of CUDA; copy it to "
+            "the host, or use succinct_gpu"
+        )
+    try:
+        return np.asarray(x)
+    except ValueError:
+        raise ValueError(f"{name}: expected an array, got rows of different lengths") from None
+
+
+def _as_bits(values: NDArray[Any], kind: str) -> tuple[NDArray[Any], tuple[Any, ...]]:
+    """Logits as unsigned integers, with the constants of their type."""
+    unsigned, *constants = _BITS[kind]
+    return values.view(unsigned), tuple(map(unsigned, constants))
+
+
+def _as_float32(bits: NDArray[Any], kind: str) -> NDArray[np.float32]:
+    """Logits from their bits."""
+    if kind == "bfloat16":
+        return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    with np.errstate(over="ignore", under="ignore"):
+        return bits.view(kind).astype(np.float32, copy=False)
