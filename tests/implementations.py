@@ -111,6 +111,15 @@ class ReferenceIndex(reference.Trie):
     def filter_step(self, hidden: Any, weight: Any, *args: Any, **options: Any) -> list[list[Any]]:
         return reference.filter_step(hidden, weight, self, *args, **options)
 
+    def constrain(self, logprobs: Any, states: Any, **options: Any) -> Any:
+        given = logprobs.tolist()
+        found = reference.constrain(given, self, states, **options)
+        assert found is given
+        return np.array(found, logprobs.dtype).reshape(logprobs.shape)
+
+    def candidates(self, logprobs: Any, states: Any, **options: Any) -> Any:
+        return tuple(reference.candidates(logprobs.tolist(), self, states, **options))
+
 
 class LibraryIndex(Plain):
     def result(self, token_ids: Any, logprobs: Any, **options: Any) -> Any:
@@ -153,6 +162,19 @@ class LibraryIndex(Plain):
             list(map(reference.Continuation, *(to_python(part) for part in parts)))
             for parts in zip(step.scores, step.parents, step.tokens, step.states, strict=True)
         ]
+
+    def constrain(self, logprobs: Any, states: Any, **options: Any) -> Any:
+        from succinct import constrain
+
+        given = logprobs.copy()
+        assert constrain(given, self.raw, np.array(states, np.uint64), **options) is given
+        return given
+
+    def candidates(self, logprobs: Any, states: Any, **options: Any) -> Any:
+        from succinct import candidates
+
+        found = candidates(logprobs, self.raw, np.array(states, np.uint64), **options)
+        return to_python(tuple(found))
 
 
 def build_louds(sequences: Any, **layout: Any) -> LibraryIndex:

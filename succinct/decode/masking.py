@@ -41,6 +41,15 @@ class Candidates(NamedTuple):
     tokens : uint32 array [N]
     scores : float32 array [N]
     next_states : uint64 array [N]
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from succinct import CsrMap, KeyTable, candidates
+    >>> index = CsrMap.build(KeyTable.from_rows([[1, 2], [1, 3]]))
+    >>> found = candidates(np.zeros((2, 4), np.float32), index, [index.root, index.walk((1,))])
+    >>> found.tokens[found.offsets[1] : found.offsets[2]].tolist()
+    [2, 3]
     """
 
     offsets: NDArray[np.int64]
@@ -62,6 +71,16 @@ class PaddedCandidates(NamedTuple):
         ``DEAD`` where there is none.
     valid : bool array [R, width]
         Where there is one: the first of each row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from succinct import CsrMap, KeyTable, candidates
+    >>> index = CsrMap.build(KeyTable.from_rows([[1, 2], [1, 3]]))
+    >>> states = [index.root, index.walk((1,))]
+    >>> found = candidates(np.zeros((2, 4), np.float32), index, states, width=2)
+    >>> found.tokens.tolist(), found.valid.tolist()
+    ([[1, 0], [2, 3]], [[True, False], [True, True]])
     """
 
     tokens: NDArray[np.uint32]
@@ -303,9 +322,7 @@ class _Rows:
                 f"to the largest of the index, got {values.shape[1]}"
             )
         n_rows = len(values)
-        if type(states) is not np.ndarray:
-            states = _on_host("states", states)
-        array = index._states(states)
+        array = index._states(_on_host("states", states))
         if array.ndim != 1:
             raise ValueError(f"states: expected one dimension, got shape {array.shape}")
         if len(array) != n_rows:
@@ -398,8 +415,11 @@ def _read_logits(logprobs: Any, writable: bool) -> tuple[NDArray[Any], str]:
             "logprobs: expected an array that can be written in place, of numpy or with DLPack, "
             f"got {type(logprobs).__name__}"
         )
-    array = _on_host("logprobs", logprobs)
-    if array.size == 0 and not hasattr(logprobs, "__dlpack__"):
+    try:
+        array = np.asarray(_on_host("logprobs", logprobs))
+    except ValueError as error:
+        raise ValueError(f"logprobs: {error}") from None
+    if array.size == 0 and not isinstance(logprobs, np.ndarray):
         array = array.astype(np.float32)
     kind = kind or array.dtype.name
     if kind not in _BITS or not array.dtype.isnative:
@@ -411,8 +431,8 @@ def _read_logits(logprobs: Any, writable: bool) -> tuple[NDArray[Any], str]:
     return array, kind
 
 
-def _on_host(name: str, x: Any) -> NDArray[Any]:
-    """What can be had as an array without leaving the memory of the processor."""
+def _on_host(name: str, x: Any) -> Any:
+    """An array of what exports memory of the processor; anything else as it is."""
     if isinstance(x, np.ndarray):
         return x
     if hasattr(x, "__dlpack_device__"):
@@ -431,10 +451,7 @@ def _on_host(name: str, x: Any) -> NDArray[Any]:
             f"{name}: expected memory that the processor reads, got an array of CUDA; copy it to "
             "the host, or use succinct_gpu"
         )
-    try:
-        return np.asarray(x)
-    except ValueError:
-        raise ValueError(f"{name}: expected an array, got rows of different lengths") from None
+    return x
 
 
 def _as_bits(values: NDArray[Any], kind: str) -> tuple[NDArray[Any], tuple[Any, ...]]:

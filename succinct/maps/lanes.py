@@ -387,21 +387,26 @@ def list_children(
     """Write tokens and states of all continuations from place `at` on; as from `child_range`."""
     if count == 0:
         return
+    if first < 0:
+        token, child = nth_child(index, state, first, np.int64(0))
+        tokens[at] = token & 0xFFFFFFFF
+        states[at] = child
+        return
     depth = _depth(index, state)
     step = index.table[depth]
     kind = step[_KIND]
     width = step[_WIDTH]
     low = step[_LOW]
-    child = step[_START] + first
+    start = step[_START] + first
     if kind == PACKED:
         place = step[_TOKENS_AT] + first * width
         for k in range(count):
             tokens[at + k] = low + _value(index, place + k * width, width)
-            states[at + k] = child + k
+            states[at + k] = start + k
     elif kind == DAC:
         for k in range(count):
             tokens[at + k] = _coded(index, step, first + k) & 0xFFFFFFFF
-            states[at + k] = child + k
+            states[at + k] = start + k
     else:
         # The ones of the row in the tree, word by word; JOINT counts the ones before as well.
         p = _row(index, depth, state)
@@ -422,7 +427,7 @@ def list_children(
                 entry = step[_TOKENS_AT] + (first + k) * width
                 token = ((token - k) << width) | _value(index, entry, width)
             tokens[at + k] = (low + token) & 0xFFFFFFFF
-            states[at + k] = child + k
+            states[at + k] = start + k
             word &= word - np.uint64(1)
 
 

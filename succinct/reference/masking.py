@@ -113,13 +113,22 @@ def continuations(
         raise ValueError(f"{len(logprobs)} rows of log-probabilities, {len(states)} states")
     if any(len(row) < index.vocab_size for row in logprobs):
         raise ValueError(f"expected at least {index.vocab_size} log-probabilities a row")
+    n_requests = len(states)
     if requests is None:
-        requests = range(len(states))
-    eligible = for_each_request(index, allowed, 1 + max(requests, default=-1))
+        requests = range(n_requests)
+    elif allowed is None or len(requests) != n_requests:
+        raise ValueError("requests: expected one for each row, and bitmaps to choose from")
+    else:
+        n_requests = len(allowed)
+    eligible = for_each_request(index, allowed, n_requests)
     for state, request in zip(states, requests, strict=True):
-        valid = dict(zip(*index.children(state), strict=True))
-        may = eligible[request].keys | eligible[request].prefixes
-        yield {token: child for token, child in valid.items() if index.prefix[child] in may}
+        tokens, children = index.children(state)
+        mine = eligible[request]
+        yield {
+            token: child
+            for token, child in zip(tokens, children, strict=True)
+            if index.prefix[child] in mine.prefixes or index.prefix[child] in mine.keys
+        }
 
 
 def log_softmax(scores: Sequence[float], over: Sequence[float]) -> list[float]:
