@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 from succinct import _args
 from succinct._threads import read_threads
+from succinct.bits.lanes import BitLanes
+from succinct.decode.eligibility import Allowed, read_allowed
 from succinct.index import DEAD, Index
 
 if TYPE_CHECKING:
@@ -136,6 +138,7 @@ def filter_step(
     normalize: str = "valid",
     *,
     token_offset: SupportsIndex | None = None,
+    allowed: Allowed | None = None,
     plan: Plan | Choice | None = None,
     step: SupportsIndex | None = None,
     num_threads: int | None = None,
@@ -172,6 +175,10 @@ def filter_step(
     token_offset : int, optional
         `weight` is the head of one step for the tokens from `token_offset` on. By default it is
         for all tokens of the index.
+    allowed : BitVector or array, or one for each request, optional
+        Eligible keys, as in :func:`beam_search`: tokens are valid only if they complete an
+        eligible key or lead to one. Bits are not made into rows of bits (mapping "mask" of a
+        plan): lists serve instead.
     plan : Plan or Choice, optional
         What :func:`calibrate` found to be fastest, instead of an estimate.
     step : int, optional
@@ -221,6 +228,7 @@ def filter_step(
     (array([0, 1]), array([3, 2], dtype=uint32))
     """
     job = _Job(hidden, weight, index, states, beam_scores, token_offset)
+    job.allowed, job.allowed_at = read_allowed(allowed, index.n_keys, job.n_requests)
     job.width = _args.at_least_one("beam_width", beam_width)
     threads = read_threads(num_threads)
     for name, value, known in (
@@ -312,6 +320,8 @@ class _Job:
 
     width: int
     normalize: str
+    allowed: BitLanes
+    allowed_at: Integers
 
     def __init__(
         self,
@@ -419,10 +429,16 @@ class _Job:
     def _winners(self, choice: Choice | None) -> Iterator[_Winners]:
         self.split = False
         columns = self.weight.shape[0]
-        mapping = choice.mapping if choice else "list"
+        restricted = bool((self.allowed_at >= 0).any())
+        mapping = choice.mapping if choice and not restricted else "list"
         cost = self.degrees if mapping == "list" else np.full(len(self.live), columns)
         for part in self._spans(0, len(self.live), cost, _SLOTS):
-            rows = self._listed(part) if mapping == "list" else self._masked(part)
+            if restricted:
+                rows = self._eligible(part)
+                if len(rows.tokens) == 0:
+                    continue
+            else:
+                rows = self._listed(part) if mapping == "list" else self._masked(part)
             low, high = _extent(rows)
             if low < self.offset or high > self.offset + columns:
                 wrong = low if low < self.offset else high - 1
@@ -476,6 +492,27 @@ class _Job:
         begins = np.zeros(len(states) + 1, np.int64)
         np.cumsum(np.concatenate([np.diff(size) for size in sizes]), out=begins[1:])
         return _Rows(part.start, lists, begins, np.concatenate(tokens), np.concatenate(children))
+
+    def _eligible(self, part: slice) -> _Rows:
+        """The valid tokens of some beams that lead to eligible keys, once for each beam."""
+        from succinct.decode._filter_engine import compiled_find_eligible
+
+        find = compiled_find_eligible(self.index.lanes)
+        arrays = self.index.lane_arrays()  # type: ignore[attr-defined]
+        allowed_at = self.allowed_at[self.requests]
+
+        def work(span: slice) -> tuple[Integers, Any, Any]:
+            begins, tokens, states = self.index.children(self.states[span])
+            keep = np.empty(len(states), np.bool_)
+            find(arrays, self.allowed, allowed_at[span], begins, states, keep)
+            kept = np.concatenate([[0], np.cumsum(keep)])
+            return np.diff(kept[begins]), tokens[keep], states[keep]
+
+        spans = self._shares(part, self.degrees)
+        counts, tokens, states = map(np.concatenate, zip(*self.map(work, spans), strict=True))
+        self.degrees[part] = counts
+        begins = np.concatenate([[0], np.cumsum(counts)])
+        return _Rows(part.start, np.arange(len(counts)), begins, tokens, states)
 
     def _masked(self, part: slice) -> _Rows:
         """The valid tokens of some beams as rows of bits."""

@@ -9,11 +9,14 @@ from math import exp, fsum, inf, isfinite, log
 from typing import Any, NamedTuple, Protocol
 
 from succinct.reference.beam import float32
-from succinct.reference.trie import DEAD
+from succinct.reference.eligibility import Bits, Numbered, for_each_request
+from succinct.reference.trie import DEAD, Key
 
 
-class Navigable(Protocol):
+class Navigable(Numbered, Protocol):
     """What filtering asks of an index."""
+
+    prefix: Sequence[Key]  # by state
 
     @property
     def vocab_size(self) -> int: ...
@@ -39,6 +42,7 @@ def filter_step(
     normalize: str = "valid",
     *,
     token_offset: int | None = None,
+    allowed: Bits | Sequence[Bits | None] | None = None,
 ) -> list[list[Continuation]]:
     """Continue the beams of every request by their best valid tokens.
 
@@ -56,6 +60,9 @@ def filter_step(
     normalize
         What the log-softmax runs over: "valid", the tokens that continue the beam, or "vocab",
         all that `weight` has a row for.
+    allowed
+        Which keys are eligible, by number: for all requests, or a list of one (or None, for all
+        keys) for each. A token is valid only if it leads to one, or completes one.
 
     Returns
     -------
@@ -77,13 +84,21 @@ def filter_step(
         raise ValueError(f"weight: expected {index.vocab_size} rows, got {len(weight)}")
     low = token_offset or 0
     answers = []
-    for request in zip(hidden, states, beam_scores, strict=True):
+    requests = zip(hidden, states, beam_scores, strict=True)
+    eligible = for_each_request(index, allowed, len(hidden))
+    for request, wanted in zip(requests, eligible, strict=True):
         found = []
         for parent, (vector, state, beam_score) in enumerate(zip(*request, strict=True)):
             score_before = float32(beam_score)
             if not score_before < inf:
                 raise ValueError(f"beam {parent}: expected a score, got {beam_score}")
             tokens, next_states = index.children(state)
+            valid = [
+                pair
+                for pair in zip(tokens, next_states, strict=True)
+                if index.prefix[pair[1]] in wanted.keys or index.prefix[pair[1]] in wanted.prefixes
+            ]
+            tokens = [token for token, _ in valid]
             if state == DEAD or score_before == -inf or not tokens:
                 continue
             if tokens[0] < low or tokens[-1] >= low + len(weight):
@@ -91,7 +106,7 @@ def filter_step(
             rows = range(len(weight)) if normalize == "vocab" else [t - low for t in tokens]
             logits = {low + row: dot(vector, weight[row]) for row in rows}
             norm = log_of_powers(list(logits.values()))
-            for token, next_state in zip(tokens, next_states, strict=True):
+            for token, next_state in valid:
                 logprob = float32(logits[token] - norm)
                 score = float32(score_before + logprob) + 0.0  # + 0.0 turns -0.0 into 0.0
                 if score > -inf:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from succinct import reference
-from tests.implementations import each_index, each_library_index
+from succinct.decode import Choice
+from tests.implementations import ReferenceIndex, each_index, each_library_index
 from tests.strategies import searches
 
 
@@ -153,3 +154,72 @@ def test_bad_bitmaps(build, allowed, error, message):
     index = build([(1,), (2,), (3, 4)]).raw
     with pytest.raises(error, match=message):
         beam_search(index, [[1]], [[-1.0]], beam_width=1, allowed=allowed)
+
+
+# In a step from hidden states
+
+
+def step_of(index, allowed, prefixes, **options):
+    """Beams and tokens that a step keeps, and their probabilities, when all logits are equal."""
+    states = [[index.walk(prefix) for prefix in row] for row in prefixes]
+    hidden = [[[0.0]] * len(row) for row in prefixes]
+    scores = [[0.0] * len(row) for row in prefixes]
+    found = index.filter_step(hidden, [[1.0]] * 10, states, scores, 10, allowed=allowed, **options)
+    return [[(one.parent, one.token, round(np.exp(one.score), 4)) for one in row] for row in found]
+
+
+@each_index
+def test_a_step_keeps_what_leads_to_eligible_keys(build):
+    index = build([(1,), (1, 2, 3), (1, 2, 4), (2, 5), (2, 5, 6, 7), (3,)])
+    some = bits_of(index, {(1, 2, 4), (2, 5, 6, 7), (3,)})
+    none = bits_of(index, set())
+    prefixes = [[()], [()], [()]]
+    third = 0.3333
+    kept = [(0, 1, third), (0, 2, third), (0, 3, third)]
+    assert step_of(index, [some, None, none], prefixes) == [kept, kept, []]
+    prefixes = [[(1,), (1, 2), (2, 5), (3,)]]
+    assert step_of(index, some, prefixes) == [[(0, 2, 1.0), (1, 4, 1.0), (2, 6, 1.0)]]
+    one = bits_of(index, {(1,), (2, 5)})
+    assert step_of(index, one, [[(), (1,), (2,), (2, 5)]]) == [
+        [(2, 5, 1.0), (0, 1, 0.5), (0, 2, 0.5)]
+    ]
+    assert step_of(index, none, [[(), (1,)]]) == [[]]
+
+
+@each_library_index
+@given(case=eligible_searches())
+def test_a_step_equals_the_reference(build, case):
+    catalog, _, _, _, eligible = case
+    if max(token for key in catalog for token in key) > 70_000:
+        return  # no matrix has so many rows
+    index, trie = build(catalog), ReferenceIndex(catalog)
+    n = 1 if isinstance(eligible, set) else len(eligible)
+    beams = [[(), *sorted({key[:1] for key in catalog})[:3]]] * n
+
+    def bitmaps(of):
+        if isinstance(eligible, set):
+            return bits_of(of, eligible)
+        return [None if keys is None else bits_of(of, keys) for keys in eligible]
+
+    def step(of, **options):
+        states = [[of.walk(prefix) for prefix in row] for row in beams]
+        random = np.random.default_rng(0)
+        weight = random.integers(-8, 9, (of.vocab_size, 1)) / 4
+        hidden = random.choice([0.5, 1.0], (n, len(beams[0]), 1)).tolist()
+        scores = [[0.0] * len(beams[0])] * n
+        found = of.filter_step(
+            hidden, weight.tolist(), states, scores, 50, allowed=bitmaps(of), **options
+        )
+        # By score, up to rounding, and whole groups of nearly equal scores.
+        return [
+            sorted((one.parent, one.token, round(one.score, 3)) for one in row) for row in found
+        ]
+
+    expected = step(trie)
+    for way in ({}, {"projection": "full"}, {"plan": Choice("mask", "band", "radix")}):
+        for found, wanted in zip(step(index, **way), expected, strict=True):
+            if len(wanted) < 50:
+                assert [one[:2] for one in found] == [one[:2] for one in wanted]
+                assert [one[2] for one in found] == pytest.approx(
+                    [one[2] for one in wanted], abs=2e-3
+                )

@@ -108,14 +108,14 @@ def test_minus_zero_counts_as_zero(build):
 
 
 @each_index
-@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 130])
-@pytest.mark.parametrize("width", [1, 2, 31, 64, 65, 1000])
-def test_the_best_at_borders(build, n, width):
-    logits = [float((token * 7919) % 97) / 10 for token in range(n + 3)]
-    catalog = [(token,) for token in range(3, n + 3)]
-    found = step_of(build, catalog, logits, width=width)
-    ranked = sorted(range(3, n + 3), key=lambda token: (-logits[token], token))
-    assert [token for _, _, token in found] == ranked[:width]
+def test_the_best_at_borders(build):
+    for n in (1, 2, 63, 64, 65, 130):
+        logits = [float((token * 7919) % 97) / 10 for token in range(n + 3)]
+        catalog = [(token,) for token in range(3, n + 3)]
+        ranked = sorted(range(3, n + 3), key=lambda token: (-logits[token], token))
+        for width in (1, 2, 31, 64, 65, 1000):
+            found = step_of(build, catalog, logits, width=width)
+            assert [token for _, _, token in found] == ranked[:width]
 
 
 # Scarcity
