@@ -38,6 +38,16 @@ def test_proposals_agree_and_are_timed(capsys):
     assert all(table["rows"] for table in tables)
 
 
+def test_filtering_agrees_and_is_timed(capsys):
+    # The suite raises where a baseline keeps other beams.
+    assert main(["filtering", "--quick", "--json", "--catalog", "watch"]) == 0
+    steps, searches, phases = json.loads(capsys.readouterr().out)["suites"]["filtering"]
+    assert [row["step"] for row in steps["rows"]] == [1, 2, 3]
+    assert all(row["plan"] > 0 and row["naive"] > 0 for row in steps["rows"][::2])
+    assert searches["rows"][0]["requests_s"] > 0
+    assert phases["rows"][0]["normalise"] > 0
+
+
 @given(
     st.sets(st.lists(st.integers(0, 5), min_size=1, max_size=5).map(tuple), min_size=1),
     st.integers(0, 2**32),
