@@ -374,12 +374,14 @@ class Index:
         array = _sequence(sequence, "sequence")
 
         def found() -> Iterator[tuple[int, ...]]:
-            state = self.root
-            for i, token in enumerate(array[: self.max_length]):
-                state = self.advance(state, token)
-                if state == DEAD:
+            # States of our own need no check, which takes its time far into a tail.
+            state, is_key = np.array([self.root]), np.zeros(1, np.uint8)
+            for i in range(min(len(array), self.max_length)):
+                self._core.advance(state, array[i : i + 1], state)
+                if state[0] == DEAD:
                     return
-                if self.is_terminal(state):
+                self._core.is_terminal(state, is_key)
+                if is_key[0]:
                     yield tuple(array[: i + 1].tolist())
 
         return found()

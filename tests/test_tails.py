@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from succinct import DEAD, FormatError, KeyTable, StepMap, load, verify
 from succinct.bits.bitvector import isa, use_isa
+from succinct.maps import suffixes
 from tests.hostile import content, write
 from tests.strategies import MAX_TOKEN, catalogs, long_chains
 from tests.test_steps import check_lanes, first_states, semantic_ids
@@ -52,11 +53,32 @@ def test_titles_get_tails():
 
 
 def test_semantic_ids_get_none():
-    keys = KeyTable.from_rows(semantic_ids(50_000, length=4, codes=1024))
+    keys = KeyTable.from_rows(semantic_ids(20_000, length=4, codes=1024))
     index = StepMap.build(keys)
     assert not index.has_tail
     facts = index.info()["tails"]
     assert facts["nbytes_plain"] == index.nbytes < facts["nbytes_folded"]
+
+
+def test_large_tables_are_judged_by_a_sample(monkeypatch):
+    ids = KeyTable.from_rows(semantic_ids(60_000, length=4, codes=1024))
+    names = KeyTable.from_sequences(titles(60_000))
+
+    def split(passes):
+        tried.append(passes.keys)
+        return
+
+    tried = []
+    monkeypatch.setattr(suffixes, "split", split)
+    for keys in (ids, names):
+        StepMap.build(keys)
+    assert tried == [names]
+    StepMap.build(ids, tail=True)
+    assert tried == [names, ids]
+    monkeypatch.setattr(suffixes, "_SAMPLE", 2**17)  # both are small then
+    for keys in (ids, names):
+        StepMap.build(keys)
+    assert tried == [names, ids, ids, names]
 
 
 @given(catalog=catalogs)
@@ -301,7 +323,7 @@ def test_every_order_of_few_ones_is_harmless(path):
         arrays["bits"] = np.packbits(bits, bitorder="little").view(np.uint64)
         write(path, params, arrays, metadata)
         index = load(path)
-        check_lanes(index, first_states(index, 40))
+        check_lanes(index, first_states(index, 12))
         list(itertools.islice(index.completions(), 100))
         faults.add(str(index._fault()).split(" ")[0])
     assert len(faults) > 1

@@ -158,8 +158,12 @@ class StepMap(Index):
     ) -> Self:
         plan = plain = Plan(passes, wanted)
         facts: dict[str, Any] | None = None
-        small = wanted.count("small") == len(wanted)
-        tails = suffixes.split(passes) if tail is True or (tail == "auto" and small) else None
+        if tail == "auto":
+            small = wanted.count("small") == len(wanted)
+            fold = small and suffixes.may_pay(passes, plain.place)
+        else:
+            fold = tail is True
+        tails = suffixes.split(passes) if fold else None
         if tails is not None:
             heads = Passes(tails.heads, passes.threads)
             plan = Plan(heads, wanted[: len(heads.low)], tails)

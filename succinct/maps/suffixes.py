@@ -21,6 +21,10 @@ from succinct.trie.passes import Passes
 #: A link has as many bits as an integer of an index can have.
 MAX_NODES = 2**32
 
+#: Tables up to this many times two are not sampled; of larger ones there are about as many keys in
+#: the sample.
+_SAMPLE = 2**14
+
 Words = npt.NDArray[np.uint64]
 
 
@@ -60,6 +64,32 @@ class Tails:
         n = len(self.labels)
         labels = Shape(n, n, self.low, self.high - self.low, len(self.tree) - n)
         return labels, Shape(len(self.links), len(self.has), 0, n)
+
+
+def may_pay(passes: Passes, place: Layout) -> bool:
+    """Whether tails may make an index smaller that is laid out like this without them.
+
+    Judged, for a large table, by the tails that end with one of a sample of tokens: they make up
+    whole branches of the trie. One pass over the last tokens, and a sort of the sample.
+    """
+    keys = passes.keys
+    # There should be several tokens in the sample.
+    share = min(keys.n_keys // _SAMPLE, keys.vocab_size // 16).bit_length() - 1
+    if share <= 0:
+        return True
+    sample = _levels.sample_rests(keys, share, 4 * (keys.n_keys >> share))
+    if sample is None or len(sample[0]) < _SAMPLE // 16:
+        return True
+    origin, span, n_keys = sample
+    tokens, offsets = _levels.gather_chains(keys, origin, span, True)
+    ends = Passes(KeyTable.from_flat(tokens, offsets, key_ids=False), passes.threads)
+    factor = keys.n_keys / n_keys
+    links, nodes = factor * len(origin), factor * float(ends.prefixes[1:].sum())
+    # A node takes about what an entry of the steps does. A link takes less than the number of nodes
+    # needs: low numbers are frequent and have shorter codes.
+    entry = sum(map(sum, place.step_bits)) / passes.entries.sum()
+    folded = links * 0.8 * np.log2(nodes) + nodes * entry
+    return bool(folded < factor * len(tokens) * entry)
 
 
 def split(passes: Passes) -> Tails | None:

@@ -731,3 +731,45 @@ def _cut_lengths(token_t[::1] tokens, _Keys keys, uint32_t[::1] lengths):
             lengths[i] = <uint32_t>min(max(before, behind) + 1, end - b)
             before = behind
             b, end = end, next_end
+
+
+def sample_rests(table, uint32_t bits, int64_t room):
+    """What a share of 2**-bits of all last tokens leaves of the keys cut behind their branching.
+
+    Returns
+    -------
+    origin : int64, span : uint32
+        Where the rest of each key begins that has one, and how long it is; at most `room` of them,
+        else None.
+    n_keys : int
+        Keys that end with one of these tokens.
+    """
+    origin, span = np.empty(room, np.int64), np.empty(room, np.uint32)
+    n_keys, used = _sample_rests(table.tokens, _Keys(table), bits, origin, span)
+    return None if used > room else (origin[:used], span[:used], n_keys)
+
+
+def _sample_rests(token_t[::1] tokens, _Keys keys, uint32_t bits, int64_t[::1] origin,
+                  uint32_t[::1] span):
+    cdef int64_t i, a = 0, b = 0, end, shared, n_keys = 0, used = 0, room = origin.shape[0]
+    cdef uint32_t hashed
+    with nogil:
+        for i in range(keys.n):
+            end = start_of(keys.offsets, keys.fixed, i + 1)
+            # The upper bits of a product with an odd number: Fibonacci hashing.
+            hashed = <uint32_t>tokens[end - 1] * <uint32_t>2654435769
+            if <uint64_t>hashed >> (32 - bits) == 0:
+                n_keys += 1
+                shared = common(&tokens[0], a, b, end)
+                if i + 1 < keys.n:
+                    shared = max(shared, common(&tokens[0], b, end, start_of(
+                        keys.offsets, keys.fixed, i + 2)))
+                if shared + 1 < end - b:
+                    if used == room:
+                        used += 1
+                        break
+                    origin[used] = b + shared + 1
+                    span[used] = <uint32_t>(end - b - shared - 1)
+                    used += 1
+            a, b = b, end
+    return n_keys, used
