@@ -13,6 +13,8 @@ from succinct.decode import (
     candidates,
     constrain,
     filter_step,
+    overlap,
+    recall,
 )
 from succinct.errors import FormatError
 from succinct.index import DEAD, load, verify
@@ -43,5 +45,7 @@ __all__ = [
     "constrain",
     "filter_step",
     "load",
+    "overlap",
+    "recall",
     "verify",
 ]

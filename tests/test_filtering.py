@@ -5,7 +5,19 @@ import json
 import numpy as np
 import pytest
 
-from succinct import DEAD, FormatError, KeyTable, LoudsTrie, Plan, StepMap, calibrate, filter_step
+from succinct import (
+    DEAD,
+    FormatError,
+    KeyTable,
+    LoudsTrie,
+    Plan,
+    StepMap,
+    beam_search,
+    calibrate,
+    filter_step,
+    overlap,
+    recall,
+)
 from succinct.decode import Choice, filtering, plan
 
 N_COLUMNS = 37
@@ -331,3 +343,28 @@ def test_the_fastest_option_is_chosen():
         seconds = plan._measure(call, options, 3)
     assert min(seconds, key=seconds.get).projection == "full"
     assert set(seconds) == set(options)
+
+
+# Metrics
+
+
+def test_overlap_and_recall():
+    first, second = [[1, 2, 3], [], [5], [(1, 2)]], [np.array([3, 1]), [], [], [(1, 2), (3,)]]
+    np.testing.assert_array_equal(overlap(first, second), [2 / 3, 1, 0, 0.5])
+    np.testing.assert_array_equal(overlap(second, first), [2 / 3, 1, 0, 0.5])
+    np.testing.assert_array_equal(overlap(first, second, k=1), [0, 1, 0, 1])
+    np.testing.assert_array_equal(recall(first, second), [1, np.nan, np.nan, 0.5])
+    np.testing.assert_array_equal(recall(first, second, k=1), [0.5, np.nan, np.nan, 0.5])
+    with pytest.raises(ValueError, match="second: expected 4 queries"):
+        overlap(first, second[:3])
+    with pytest.raises(ValueError, match="k: expected at least 1"):
+        recall(first, second, k=0)
+
+
+def test_metrics_take_results(index):
+    token_ids = np.tile(np.arange(120), (2, 3, 1))
+    logprobs = -np.random.default_rng(1).random((2, 3, 120), np.float32)
+    narrow, wide = (beam_search(index, token_ids, logprobs, beam_width=w) for w in (5, 200))
+    ids = [query.key_ids for query in wide]
+    np.testing.assert_array_equal(overlap(wide, ids), [1, 1])
+    np.testing.assert_array_equal(recall(narrow, ids, k=5), [5 / 200] * 2)

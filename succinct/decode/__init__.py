@@ -3,6 +3,7 @@
 from succinct.decode.beam import beam_search
 from succinct.decode.filtering import Choice, FilterStep, filter_step
 from succinct.decode.masking import Candidates, PaddedCandidates, candidates, constrain
+from succinct.decode.metrics import overlap, recall
 from succinct.decode.plan import Plan, calibrate
 from succinct.decode.result import BeamResult, QueryResult
 
@@ -19,4 +20,6 @@ __all__ = [
     "candidates",
     "constrain",
     "filter_step",
+    "overlap",
+    "recall",
 ]

@@ -498,7 +498,7 @@ class _Job:
         from succinct.decode._filter_engine import compiled_find_eligible
 
         find = compiled_find_eligible(self.index.lanes)
-        arrays = self.index.lane_arrays()  # type: ignore[attr-defined]
+        arrays = self.index.lane_arrays()
         allowed_at = self.allowed_at[self.requests]
 
         def work(span: slice) -> tuple[Integers, Any, Any]:
