@@ -41,7 +41,7 @@ _SAMPLE = 16
 
 
 class Choice(NamedTuple):
-    """How one step is done; see :func:`calibrate`. Results do not depend on it."""
+    """How one step is done; see :func:`succinct.calibrate`. Results do not depend on it."""
 
     mapping: str = "list"
     projection: str = "selective"
