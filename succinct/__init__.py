@@ -49,3 +49,13 @@ __all__ = [
     "recall",
     "verify",
 ]
+
+__version__: str
+
+
+def __getattr__(name: str) -> str:
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import version  # takes longer than the rest; few ask
+
+    return version("succinct-tries")

@@ -8,6 +8,8 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from succinct._ragged import has_bool
+
 #: The largest token; 2**32 - 1 is left to packed forms that need a mark for none.
 MAX_TOKEN = 2**32 - 2
 
@@ -29,6 +31,8 @@ def integers(x: Any, what: str, error: type[Exception] = ValueError) -> npt.NDAr
     except (ValueError, OverflowError) as cause:
         raise ValueError(f"{what} must be a regular array of integers: {cause}") from None
     if array.dtype.kind in "iu":
+        if isinstance(x, (list, tuple)) and has_bool(x):
+            raise TypeError(f"{what} must be integers, got a bool among them")
         return array
     if not isinstance(x, np.ndarray):
         if array.size == 0:
@@ -152,3 +156,33 @@ def tokens(x: Any, what: str = "token") -> npt.NDArray[np.uint32]:
     array = integers(x, what)
     _in_range(array, 0, MAX_TOKEN, what, ValueError)
     return np.ascontiguousarray(array, dtype=np.uint32).reshape(array.shape)
+
+
+def listed(sequence: Any, what: str) -> Any:
+    """A sequence as numpy takes it; generators and the like become lists.
+
+    Raises
+    ------
+    TypeError
+        If it cannot be gone through.
+    """
+    if isinstance(sequence, (np.ndarray, list, tuple)):
+        return sequence
+    try:
+        return list(sequence)
+    except TypeError:
+        raise TypeError(f"{what} must be a sequence of integers, got {sequence!r:.50}") from None
+
+
+def sequence(x: Any, what: str = "sequence") -> npt.NDArray[np.uint32]:
+    """The tokens of one sequence, from whatever holds one.
+
+    Raises
+    ------
+    ValueError
+        As `tokens` does, or if there is more than one dimension.
+    """
+    array = tokens(listed(x, what), what)
+    if array.ndim != 1:
+        raise ValueError(f"{what} must be one sequence of tokens, got shape {array.shape}")
+    return array

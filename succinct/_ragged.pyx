@@ -17,6 +17,8 @@ cdef int64_t as_token(object item, object items) except -1:
         token = PyLong_AsLongLongAndOverflow(item, &overflow)
         if 0 <= token < 0xffffffff and overflow == 0:
             return token
+    if isinstance(item, bool):
+        raise TypeError(f"tokens must be integers, got {item}")
     token = -1
     try:
         token = PyNumber_AsSsize_t(item, OverflowError)
@@ -68,3 +70,14 @@ def flatten(list sequences):
             tokens[used] = <uint32_t>token
             used += 1
     return tokens_array, offsets_array
+
+
+def has_bool(items):
+    """Whether there is a bool in a list or tuple, or in one inside it; numpy takes it for 0 or 1
+    among integers."""
+    for item in items:
+        if item is True or item is False:
+            return True
+        if (PyTuple_CheckExact(item) or PyList_CheckExact(item)) and has_bool(item):
+            return True
+    return False

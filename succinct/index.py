@@ -6,6 +6,7 @@ import itertools
 import operator
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 from succinct import _args, format
 from succinct._ragged import flatten
+from succinct._walker import Core, Walker
 from succinct.errors import FormatError
 from succinct.keys import ItemMap, KeyTable
 from succinct.keys.sorting import sort_sequences
@@ -30,7 +32,7 @@ Numbers = npt.NDArray[np.int64]
 _KINDS: dict[str, type[Index]] = {}
 
 
-class Index:
+class Index(Walker):
     """A set of token sequences that can be walked token by token.
 
     This is the common part of the index kinds; build one of those, as
@@ -42,10 +44,13 @@ class Index:
 
     Methods that take an array of states, tokens or numbers give an array, those that take one
     give one. A number that is no state of the index, a negative token, or one beyond 2**32 - 2
-    raises ``ValueError`` with its place; a non-integer raises ``TypeError``.
+    raises ``ValueError`` with its place; only ``in`` answers False for such tokens, since a
+    sequence with one is certainly no key. Whatever is no integer, a bool included, raises
+    ``TypeError`` everywhere.
+
+    An index can be pickled and copied: by way of its arrays, as in a file, with its items.
     """
 
-    _core: Any  # the compiled part, with the same methods on checked arrays
     items: ItemMap | None
     lanes: ClassVar[types.ModuleType]  # the scalar functions that engines compile
 
@@ -53,9 +58,9 @@ class Index:
         _KINDS[cls.__name__] = cls
 
     def __init__(
-        self, core: Any, prefixes: Numbers, low: Tokens, high: Tokens, params: Mapping[str, Any]
+        self, core: Core, prefixes: Numbers, low: Tokens, high: Tokens, params: Mapping[str, Any]
     ) -> None:
-        self._core = core
+        super().__init__(core)
         self._prefixes = prefixes
         self._low = low
         self._high = high
@@ -191,47 +196,14 @@ class Index:
 
     # ---- walking ----------------------------------------------------------------------------
 
-    def _states(self, states: Any) -> States:
-        array = _args.values64(states, "states")
-        bad = self._core.bad_state(array.reshape(-1))
-        if bad >= 0:
-            raise ValueError(
-                f"states{_args.place(array, bad)} = {array.flat[bad]} is no state of this index"
-            )
-        return array
-
-    def walk(self, prefix: Sequence[int] | npt.NDArray[Any]) -> np.uint64:
-        """The state of a prefix, or ``DEAD``. O(len(prefix) * log(continuations))."""
-        return np.uint64(self._walk(prefix))
-
-    def _walk(self, prefix: Sequence[int] | npt.NDArray[Any]) -> int:
-        if type(prefix) is tuple or type(prefix) is list:
-            return self._core.walk_items(prefix)  # type: ignore[no-any-return]
-        return self._core.walk(_sequence(prefix, "prefix"))  # type: ignore[no-any-return]
-
     @overload
-    def advance(
-        self, states: int | np.integer[Any], tokens: int | np.integer[Any]
-    ) -> np.uint64: ...
+    def children(self, states: int | np.integer[Any]) -> tuple[Tokens, States]: ...
     @overload
-    def advance(self, states: npt.ArrayLike, tokens: npt.ArrayLike) -> Any: ...
-    def advance(self, states: Any, tokens: Any) -> Any:
-        """The states behind `tokens`, or ``DEAD`` where a token does not continue its prefix.
-
-        Parameters
-        ----------
-        states, tokens : integers or arrays of integers
-            Broadcast against each other.
-
-        Returns
-        -------
-        np.uint64 or uint64 array of the common shape
-        """
-        left, right = np.broadcast_arrays(self._states(states), _args.tokens(tokens, "tokens"))
-        out = np.empty(left.size, np.uint64)
-        self._core.advance(_flat(left), _flat(right), out)
-        return out.reshape(left.shape)[()]
-
+    def children(
+        self, states: npt.NDArray[Any] | Sequence[Any]
+    ) -> tuple[Numbers, Tokens, States]: ...
+    @overload
+    def children(self, states: npt.ArrayLike) -> Any: ...
     def children(self, states: Any) -> Any:
         """The continuations of states, tokens ascending.
 
@@ -253,13 +225,6 @@ class Index:
         self._core.children(flat, offsets, tokens, children)
         return (offsets, tokens, children) if array.ndim else (tokens, children)
 
-    def is_terminal(self, states: Any) -> Any:
-        """Whether the prefix of a state is a key: a bool, or a bool array."""
-        array = self._states(states)
-        out = np.empty(array.size, np.bool_)
-        self._core.is_terminal(_flat(array), out.view(np.uint8))
-        return out.reshape(array.shape) if array.ndim else bool(out[0])
-
     def allowed_mask(self, states: Any) -> npt.NDArray[np.int32]:
         """The valid next tokens of every state as bits.
 
@@ -276,31 +241,6 @@ class Index:
         return mask.view(np.int32).reshape((*array.shape, words))
 
     # ---- keys -------------------------------------------------------------------------------
-
-    def __contains__(self, sequence: object) -> bool:
-        try:
-            return self._find(sequence) >= 0
-        except ValueError:
-            return False
-
-    def key_id(self, sequence: Sequence[int] | npt.NDArray[Any]) -> int:
-        """The number of a key.
-
-        Raises
-        ------
-        KeyError
-            If the sequence is not a key.
-        """
-        # Straight to the compiled part for what is asked most, one key of few tokens.
-        number = self._core.find(sequence) if type(sequence) is tuple else self._find(sequence)
-        if number < 0:
-            raise KeyError(tuple(int(t) for t in sequence))
-        return number
-
-    def _find(self, sequence: Any) -> int:
-        if type(sequence) is not tuple and type(sequence) is not list:
-            sequence = _sequence(sequence, "sequence")
-        return self._core.find(sequence)  # type: ignore[no-any-return]
 
     def key_ids(
         self, sequences: Iterable[Sequence[int]] | npt.NDArray[Any] | KeyTable
@@ -371,7 +311,7 @@ class Index:
 
     def prefixes(self, sequence: Sequence[int] | npt.NDArray[Any]) -> Iterator[tuple[int, ...]]:
         """The keys that are prefixes of a sequence, itself included; shortest first."""
-        array = _sequence(sequence, "sequence")
+        array = _args.sequence(sequence, "sequence")
 
         def found() -> Iterator[tuple[int, ...]]:
             # States of our own need no check, which takes its time far into a tail.
@@ -390,9 +330,9 @@ class Index:
         self, prefix: Sequence[int] | npt.NDArray[Any] = ()
     ) -> Iterator[tuple[int, ...]]:
         """The keys that begin with a prefix, itself included; lexicographic, one by one."""
-        start = _sequence(prefix, "prefix").tolist()
-        state = self._core.walk_items(start)
-        return self._completions(start, state) if state != DEAD else iter(())
+        start = _args.sequence(prefix, "prefix").tolist()
+        state = self.walk(start)
+        return self._completions(start, int(state)) if state != DEAD else iter(())
 
     def _completions(self, path: list[int], state: int) -> Iterator[tuple[int, ...]]:
         # Depth first with a stack of our own; the depth is bounded whatever a file says.
@@ -495,12 +435,19 @@ class Index:
         items = self.items if items is None else items
         if items is not None and not isinstance(items, ItemMap):
             raise TypeError(f"items must be an ItemMap, got {type(items).__name__}")
+        if items is not None and items.index is not self:
+            raise ValueError("these items are bound to another index")
+        arrays = self._all_arrays(items)
+        format.write(path, type(self).__name__, self._params, arrays, self._format_version)
+
+    def _all_arrays(self, items: ItemMap | None) -> dict[str, npt.NDArray[Any]]:
         arrays = {**self._arrays(), **self._levels(self._prefixes, self._low, self._high)}
         if items is not None:
-            if items.index is not self:
-                raise ValueError("these items are bound to another index")
             arrays |= {f"items/{name}": array for name, array in items.to_arrays().items()}
-        format.write(path, type(self).__name__, self._params, arrays, self._format_version)
+        return arrays
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _from_arrays, (type(self).__name__, self._params, self._all_arrays(self.items))
 
 
 def load(path: StrPath, mmap: bool = True) -> Index:
@@ -541,6 +488,11 @@ def load(path: StrPath, mmap: bool = True) -> Index:
     True
     """
     return _from_file(format.read(path, mmap))
+
+
+def _from_arrays(kind: str, params: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Index:
+    """An index from a pickle or a copy."""
+    return _from_file(format.IndexFile(Path("index"), kind, params, arrays, {}))
 
 
 def _from_file(file: format.IndexFile) -> Index:
@@ -607,24 +559,6 @@ def _flat(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.ascontiguousarray(array).reshape(-1)
 
 
-def _sequence(x: Any, what: str) -> Tokens:
-    """One sequence of tokens, from whatever holds one."""
-    array = _args.tokens(_listed(x, what), what)
-    if array.ndim != 1:
-        raise ValueError(f"{what} must be one sequence of tokens, got shape {array.shape}")
-    return array
-
-
-def _listed(sequence: Any, what: str) -> Any:
-    """A sequence as numpy takes it; generators and the like become lists."""
-    if isinstance(sequence, (np.ndarray, list, tuple)):
-        return sequence
-    try:
-        return list(sequence)
-    except TypeError:
-        raise TypeError(f"{what} must be a sequence of integers, got {sequence!r:.50}") from None
-
-
 def _ragged(sequences: Any) -> tuple[Tokens, Numbers]:
     """Tokens and offsets of rows, of an iterable of sequences, or of a table."""
     if isinstance(sequences, KeyTable):
@@ -640,7 +574,7 @@ def _ragged(sequences: Any) -> tuple[Tokens, Numbers]:
     quick = flatten(lists)
     if quick is not None:
         return quick
-    lists = [_listed(sequence, f"sequences[{i}]") for i, sequence in enumerate(lists)]
+    lists = [_args.listed(sequence, f"sequences[{i}]") for i, sequence in enumerate(lists)]
     for i, row in enumerate(lists):
         if isinstance(row, np.ndarray) and row.ndim != 1:
             raise ValueError(
@@ -650,8 +584,8 @@ def _ragged(sequences: Any) -> tuple[Tokens, Numbers]:
     np.cumsum([len(row) for row in lists], out=offsets[1:])
     flat = list(itertools.chain.from_iterable(lists))
     try:
-        return _sequence(flat, "tokens"), offsets
+        return _args.sequence(flat, "tokens"), offsets
     except (TypeError, ValueError):
         for i, row in enumerate(lists):  # find the place
-            _sequence(row, f"sequences[{i}]")
+            _args.sequence(row, f"sequences[{i}]")
         raise

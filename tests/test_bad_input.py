@@ -379,6 +379,32 @@ def test_what_are_no_tokens(trie: LoudsTrie, taker: Any, wrong: Any) -> None:
         wrong in trie  # noqa: B015
 
 
+@sequences_of
+@pytest.mark.parametrize("wrong", [[True], (1, False), [1, True], (5, 70_000, True)], ids=repr)
+def test_bools_are_no_tokens(trie: LoudsTrie, taker: Any, wrong: Any) -> None:
+    with pytest.raises(TypeError, match="must be integers, got"):
+        taker(trie)(wrong)
+    with pytest.raises(TypeError, match="must be integers, got"):
+        wrong in trie  # noqa: B015
+    with pytest.raises(TypeError, match=r"position .*not an integer"):
+        KeyTable.from_sequences([(1,), wrong])
+    with pytest.raises(TypeError, match=r"must be integers, got|a bool among them"):
+        trie.children([0, True])
+
+
+@pytest.mark.parametrize("token", [0, 1, 2**30 - 1, 2**30, 2**31, 2**32 - 2])
+def test_one_key_of_any_token(token: int) -> None:
+    for key in [(token,), (token,) * 63, (token,) * 64, (token,) * 65, (token,) * 200]:
+        trie = LoudsTrie.build(KeyTable.from_sequences([key]))
+        for form in (key, list(key), np.array(key), iter(key)):
+            assert trie.key_id(form) == 0
+        assert key in trie
+        assert (*key[:-1], token ^ 1) not in trie
+        assert (*key, token) not in trie
+        assert trie.is_terminal(trie.advance(trie.walk(key[:-1]), token))
+        assert trie.is_terminal(int(trie.walk(list(key))))
+
+
 @pytest.mark.parametrize("taker", [taker for _, taker in SEQUENCE_TAKERS[:-1]])
 @pytest.mark.parametrize("wrong", [None, 5, 1.5, np.int64(5), object()], ids=repr)
 def test_what_is_no_sequence(trie: LoudsTrie, taker: Any, wrong: Any) -> None:

@@ -6,3 +6,4 @@ cdef class EliasFano:
     cdef elias_fano_t e
     cdef readonly BitVector high
     cdef readonly PackedArray low
+    cdef void _view(self) noexcept

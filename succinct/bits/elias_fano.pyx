@@ -68,6 +68,9 @@ cdef class EliasFano:
         self.low = PackedArray(array & np.uint64((1 << width) - 1), width)
         at = (array >> np.uint64(width)) + np.arange(n, dtype=np.uint64)
         self.high = BitVector.from_indices(at, n + (top >> width) + 1 if n else 0)
+        self._view()
+
+    cdef void _view(self) noexcept:
         self.e.high, self.e.low = self.high.v, self.low.p
 
     def __len__(self):
@@ -146,5 +149,25 @@ cdef class EliasFano:
                 kernels.ef_next_batch(&self.e, &q[0], &o[0], q.shape[0])
         return result if array.ndim or out is not None else result[()].item()
 
+    def __eq__(self, other):
+        if not isinstance(other, EliasFano):
+            return NotImplemented
+        return len(self) == len(other) and bool((self[:] == other[:]).all())
+
+    __hash__ = None
+
+    def __reduce__(self):
+        return _of, (self.high, self.low)
+
     def __repr__(self):
         return f"EliasFano({len(self)} values, {8 * self.nbytes / max(1, len(self)):.2f} bits each)"
+
+
+def _of(BitVector high not None, PackedArray low not None):
+    """A sequence from its parts, for pickles and copies."""
+    if high.v.ones != low.p.length:
+        raise ValueError(f"{len(low)} low parts do not belong to {high.count()} high ones")
+    cdef EliasFano self = EliasFano.__new__(EliasFano)
+    self.high, self.low = high, low
+    self._view()
+    return self

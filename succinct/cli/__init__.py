@@ -86,9 +86,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     args, unknown = parser.parse_known_args(argv)
     if args.version:
-        from importlib.metadata import version
+        import succinct
 
-        print("succinct", version("succinct-tries"))
+        print("succinct", succinct.__version__)
         return 0
     command = getattr(args, "parser", parser)
     if unknown:

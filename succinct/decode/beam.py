@@ -12,6 +12,7 @@ from succinct._args import at_least_one
 from succinct._threads import in_threads, parts_of, read_threads
 from succinct.decode.eligibility import Allowed, read_allowed
 from succinct.decode.result import BeamResult
+from succinct.index import Index
 
 # Sorts behind every proposal.
 _ABSENT = np.uint64(2**64 - 1)
@@ -20,7 +21,7 @@ _MAX_CANDIDATES = 2**32
 
 
 def beam_search(
-    index: Any,
+    index: Index,
     token_ids: ArrayLike,
     logprobs: ArrayLike,
     *,

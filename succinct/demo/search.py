@@ -80,7 +80,8 @@ def decode(
             free[:, END] = False
             parents, tokens = np.nonzero(free)
         else:
-            offsets, tokens, states = trie.children(states)
+            offsets, children, states = trie.children(states)
+            tokens = children.astype(np.int64)
             parents = np.repeat(np.arange(len(paths)), np.diff(offsets))
 
         extended = scores[parents] + logprobs[parents, tokens]

@@ -182,6 +182,11 @@ class ItemMap:
         made._index, made._names, made._offsets = index, names, offsets
         return made
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        if getattr(self._index, "items", None) is self:  # it comes with its index
+            return operator.attrgetter("items"), (self._index,)
+        return ItemMap.from_arrays, (self._index, self.to_arrays())
+
     def verify(self) -> None:
         """Checks all offsets and that the names are UTF-8; FormatError says what is wrong."""
         for name, array in (("name_offsets", self._names.offsets), ("key_offsets", self._offsets)):

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from succinct._args import MAX_TOKEN
+from succinct._ragged import has_bool
 
 from . import _scan
 
@@ -143,6 +144,8 @@ def chunks_of(
                 f"{what} {row} must be a sequence of integers, not {_kind(sequence)} {sequence!r}"
             )
         else:
+            if type(sequence) in (tuple, list) and has_bool(sequence):
+                _explain(sequence, f"{what} {row}")
             try:
                 buffer.extend(sequence)
             except (TypeError, OverflowError):
@@ -226,7 +229,7 @@ def _explain(sequence: Any, what: str) -> NoReturn:
     except TypeError:
         raise TypeError(f"{what} must be a sequence of integers, not {_kind(sequence)}") from None
     for position, element in enumerate(elements):
-        if not hasattr(element, "__index__"):
+        if isinstance(element, bool) or not hasattr(element, "__index__"):
             raise TypeError(
                 f"{what}, position {position}: {element!r} is {_kind(element)}, not an integer"
             )

@@ -5,9 +5,9 @@
 Arguments are arrays of the right type, checked by the caller; states are checked by `bad_state`.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from succinct._ragged cimport as_token
+from succinct._walker cimport Core
 from succinct.bits.bitvector cimport (
     BitVector, bits_query_t, bits_rank1, bits_select0, bits_select1, bitvector_t, isa_level,
 )
@@ -78,11 +78,7 @@ cdef struct Family:
     int64_t key
 
 
-cdef enum:
-    SHORT = 64  # sequences up to this length are looked up in one call
-
-
-cdef class StepsCore:
+cdef class StepsCore(Core):
     """The arrays of a step-sliced index, and the steps through them."""
     cdef readonly BitVector bits
     cdef readonly object values, table, tails
@@ -155,7 +151,41 @@ cdef class StepsCore:
             return tails_token(&self.t, f.node, bits_rank1)
         return steps_token(&self.t, f.step, f.p, e, at, bits_rank1, bits_select1, bits_select0)
 
-    cdef inline bint ends_key(self, uint64_t state) noexcept nogil:
+    cdef bint is_state(self, uint64_t state) noexcept nogil:
+        return state < self.t.n_states or state == DEAD or \
+            tails_is_state(&self.t, state, bits_rank1, bits_select1)
+
+    cdef uint64_t step(self, uint64_t state, uint64_t token) noexcept nogil:
+        cdef uint32_t one = <uint32_t>token
+        return self.walk(state, &one, 1)
+
+    cdef uint64_t walk(self, uint64_t state, const uint32_t *tokens, uint64_t n) noexcept nogil:
+        cdef uint64_t e = NOWHERE, depth = 0, i = 0
+        if state == DEAD or n == 0:
+            return state
+        if not state >> self.t.shift:
+            depth = steps_depth(&self.t, state)
+            e = steps_entry(&self.t, depth, state)
+        while e != NOWHERE:
+            state = self.t.step[depth - 1].start + e if depth else 0
+            if i == n:
+                return state
+            e = self.kernels.child(&self.t, depth, e, tokens[i])
+            depth += 1
+            i += 1
+        # No entry behind the last token that was tried, unless it lies in a tail.
+        i -= depth != 0
+        if self.t.links == NULL:
+            return DEAD
+        while i < n and state != DEAD:
+            state = tails_step(&self.t, state, tokens[i], bits_rank1, bits_select1, bits_select0)
+            i += 1
+        return state
+
+    cdef int64_t find(self, const uint32_t *tokens, uint64_t n) noexcept nogil:
+        return self.kernels.find(&self.t, tokens, n)
+
+    cdef bint ends_key(self, uint64_t state) noexcept nogil:
         cdef uint64_t depth, e
         if state == DEAD or state == 0:
             return False
@@ -176,69 +206,13 @@ cdef class StepsCore:
         depth = steps_depth(&self.t, state)
         return self.kernels.number(&self.t, depth, steps_entry(&self.t, depth, state))
 
-    cdef inline uint64_t step(self, uint64_t state, uint64_t token, uint64_t *depth) noexcept nogil:
-        """The state behind `token`. `depth` is that of the state, or NOWHERE inside a tail."""
-        cdef uint64_t e = NOWHERE
-        if depth[0] != NOWHERE:
-            e = self.kernels.child(&self.t, depth[0], steps_entry(&self.t, depth[0], state), token)
-        if e != NOWHERE:
-            depth[0] += 1
-            return self.t.step[depth[0] - 1].start + e
-        depth[0] = NOWHERE
-        if self.t.links == NULL:
-            return DEAD
-        return tails_step(&self.t, state, token, bits_rank1, bits_select1, bits_select0)
-
     # ---- arrays ------------------------------------------------------------------------------
-
-    def bad_state(self, const uint64_t[::1] states):
-        """The place of the first number that is no state and not DEAD, or -1."""
-        cdef Py_ssize_t i, bad = -1
-        with nogil:
-            for i in range(states.shape[0]):
-                if states[i] < self.t.n_states or states[i] == DEAD:
-                    continue
-                if not tails_is_state(&self.t, states[i], bits_rank1, bits_select1):
-                    bad = i
-                    break
-        return bad
 
     def advance(self, const uint64_t[::1] states, const uint32_t[::1] tokens, uint64_t[::1] out):
         """The state behind each state and token."""
         if states.shape[0]:
             with nogil:
                 self.kernels.advance(&self.t, &states[0], &tokens[0], &out[0], states.shape[0])
-
-    def walk_items(self, items):
-        """The state of a prefix given as a list or tuple of integers."""
-        cdef uint64_t state = 0, depth = 0
-        cdef int64_t token
-        for item in items:
-            token = as_token(item, items)
-            state = self.step(state, token, &depth)
-        return state
-
-    def find(self, items):
-        """The number of a sequence given as a list or tuple of integers, or -1."""
-        cdef uint32_t tokens[SHORT]
-        cdef Py_ssize_t n = 0
-        if type(items) is not tuple or len(<tuple>items) > SHORT:
-            return self.key_number(self.walk_items(items))
-        for item in <tuple>items:
-            tokens[n] = <uint32_t>as_token(item, items)
-            n += 1
-        return self.kernels.find(&self.t, tokens, n)
-
-    def walk(self, const uint32_t[::1] tokens):
-        """The state of a prefix."""
-        cdef uint64_t state = 0, depth = 0
-        cdef Py_ssize_t i
-        with nogil:
-            for i in range(tokens.shape[0]):
-                state = self.step(state, tokens[i], &depth)
-                if state == DEAD:
-                    break
-        return state
 
     def degrees(self, const uint64_t[::1] states, int64_t[::1] out):
         """The number of continuations of each state."""
@@ -275,20 +249,6 @@ cdef class StepsCore:
             tokens.append(<uint32_t>self.token(&f, e, &at))
             states.append(self.child(&f, e))
         return self.ends_key(state), tokens, states
-
-    def is_terminal(self, const uint64_t[::1] states, uint8_t[::1] out):
-        """Whether each state is that of a key."""
-        cdef Py_ssize_t i
-        with nogil:
-            for i in range(states.shape[0]):
-                out[i] = self.ends_key(states[i])
-
-    def key_numbers(self, const uint64_t[::1] states, int64_t[::1] out):
-        """The number of the key that each state stands for, or -1."""
-        cdef Py_ssize_t i
-        with nogil:
-            for i in range(states.shape[0]):
-                out[i] = self.key_number(states[i])
 
     def lookup(self, const uint32_t[::1] tokens, const int64_t[::1] offsets, int64_t[::1] out):
         """The number of each sequence, or -1."""

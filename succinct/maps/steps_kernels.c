@@ -123,8 +123,8 @@ INLINE void key_tokens(const steps_t *t, uint64_t number, uint32_t *end, QUERIES
 
 #define FIRST(rank1, ...) rank1
 
-/* One query. */
-#define SINGLE(SUFFIX, TARGET, ...)                                                           \
+/* One query, many of them, and the table of both, for TARGET. */
+#define KERNELS(SUFFIX, TARGET, ...)                                                          \
     TARGET static uint64_t child_##SUFFIX(const steps_t *t, uint64_t depth, uint64_t e,       \
                                           uint64_t token) {                                   \
         return steps_child(t, depth, e, token, __VA_ARGS__);                                  \
@@ -135,10 +135,7 @@ INLINE void key_tokens(const steps_t *t, uint64_t number, uint32_t *end, QUERIES
     }                                                                                         \
     TARGET static int64_t number_##SUFFIX(const steps_t *t, uint64_t depth, uint64_t e) {     \
         return tails_number(t, depth, e, FIRST(__VA_ARGS__));                                 \
-    }
-
-/* Many of them. */
-#define BATCH(SUFFIX, TARGET, ...)                                                            \
+    }                                                                                         \
     TARGET static void advance_##SUFFIX(const steps_t *t, const uint64_t *states,             \
                                         const uint32_t *tokens, uint64_t *out, size_t n) {    \
         for (size_t i = 0; i < n; i++)                                                        \
@@ -159,23 +156,16 @@ INLINE void key_tokens(const steps_t *t, uint64_t number, uint32_t *end, QUERIES
                                      const int64_t *ends, uint32_t *out, size_t n) {          \
         for (size_t i = 0; i < n; i++)                                                        \
             key_tokens(t, (uint64_t)numbers[i], out + ends[i], __VA_ARGS__);                  \
-    }
-
-#define TABLE(SUFFIX, OF_ONE)                                                                 \
+    }                                                                                         \
     static const steps_kernels_t kernels_##SUFFIX = {                                         \
-        child_##OF_ONE,   find_##OF_ONE,    number_##OF_ONE, advance_##SUFFIX,                \
+        child_##SUFFIX,   find_##SUFFIX,    number_##SUFFIX, advance_##SUFFIX,                \
         lookup_##SUFFIX, lengths_##SUFFIX, keys_##SUFFIX,                                     \
     };
 
-SINGLE(portable, PORTABLE, bits_rank1, bits_select1, bits_select0)
-BATCH(portable, PORTABLE, bits_rank1, bits_select1, bits_select0)
-TABLE(portable, portable)
+KERNELS(portable, PORTABLE, bits_rank1, bits_select1, bits_select0)
 #ifdef X86
-SINGLE(v3, V3, bits_rank1, bits_select1_v3, bits_select0_v3)
-BATCH(v3, V3, bits_rank1, bits_select1_v3, bits_select0_v3)
-TABLE(v3, v3)
-BATCH(v4, V4, bits_rank1_v4, bits_select1_v4, bits_select0_v4)
-TABLE(v4, v3) /* one query alone is answered sooner by scalar code: its branches run ahead */
+KERNELS(v3, V3, bits_rank1, bits_select1_v3, bits_select0_v3)
+KERNELS(v4, V4, bits_rank1_v4, bits_select1_v4, bits_select0_v4)
 #endif
 
 const steps_kernels_t *steps_kernels_for(int level) {

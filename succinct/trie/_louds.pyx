@@ -6,9 +6,9 @@ Arguments are arrays of the right type, checked by the caller; what a state or a
 is checked here, since neither a caller's states nor the contents of a file are trusted.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
-from succinct._ragged cimport as_token
+from succinct._walker cimport Core
 from succinct.bits.bitvector cimport (
     BitVector, bits_get, bits_next_one, bits_query_t, bits_rank1, bits_select1, bitvector_t,
     isa_level, packed_get, packed_t, popcount64,
@@ -75,7 +75,7 @@ def is_tree(BitVector topology):
     return i == v.length and excess == -1
 
 
-cdef class LoudsCore:
+cdef class LoudsCore(Core):
     """Bit-vectors and labels of a LOUDS trie, and the steps through them."""
     cdef readonly BitVector topology, terminal, link, tail_end
     cdef readonly PackedArray label_high, link_high, tail
@@ -101,6 +101,18 @@ cdef class LoudsCore:
         self.t.has_links = len(link) > 0
         self.kernels = louds_kernels_for(isa_level(isa().encode()))
 
+    cdef bint is_state(self, uint64_t state) noexcept nogil:
+        return louds_is_state(&self.t, state)
+
+    cdef uint64_t step(self, uint64_t state, uint64_t token) noexcept nogil:
+        return self.kernels.step(&self.t, state, token)
+
+    cdef bint ends_key(self, uint64_t state) noexcept nogil:
+        return louds_is_key(&self.t, state)
+
+    cdef int64_t key_number(self, uint64_t state) noexcept nogil:
+        return self.kernels.number(&self.t, state)
+
     cdef inline int64_t degree(self, uint64_t state) noexcept nogil:
         cdef uint64_t first
         if state == DEAD:
@@ -111,43 +123,11 @@ cdef class LoudsCore:
 
     # ---- arrays ------------------------------------------------------------------------------
 
-    def bad_state(self, const uint64_t[::1] states):
-        """The place of the first number that is no state and not DEAD, or -1."""
-        cdef Py_ssize_t i, bad = -1
-        with nogil:
-            for i in range(states.shape[0]):
-                if not louds_is_state(&self.t, states[i]):
-                    bad = i
-                    break
-        return bad
-
     def advance(self, const uint64_t[::1] states, const uint32_t[::1] tokens, uint64_t[::1] out):
         """The state behind each state and token."""
         if states.shape[0]:
             with nogil:
                 self.kernels.advance(&self.t, &states[0], &tokens[0], &out[0], states.shape[0])
-
-    cpdef uint64_t walk_items(self, items) except? 0xdead:
-        """The state of a prefix given as a list or tuple of integers."""
-        cdef uint64_t state = 0
-        for item in items:
-            state = self.kernels.step(&self.t, state, as_token(item, items))
-        return state
-
-    def find(self, items):
-        """The number of a sequence given as a list or tuple of integers, or -1."""
-        return self.kernels.number(&self.t, self.walk_items(items))
-
-    def walk(self, const uint32_t[::1] tokens):
-        """The state of a prefix."""
-        cdef uint64_t state = 0
-        cdef Py_ssize_t i
-        with nogil:
-            for i in range(tokens.shape[0]):
-                state = self.kernels.step(&self.t, state, tokens[i])
-                if state == DEAD:
-                    break
-        return state
 
     def degrees(self, const uint64_t[::1] states, int64_t[::1] out):
         """The number of continuations of each state."""
@@ -196,20 +176,6 @@ cdef class LoudsCore:
                     tokens.append(louds_label(&self.t, k))
                     states.append(child)
         return louds_is_key(&self.t, state), tokens, states
-
-    def is_terminal(self, const uint64_t[::1] states, uint8_t[::1] out):
-        """Whether each state is that of a key."""
-        cdef Py_ssize_t i
-        with nogil:
-            for i in range(states.shape[0]):
-                out[i] = louds_is_key(&self.t, states[i])
-
-    def key_numbers(self, const uint64_t[::1] states, int64_t[::1] out):
-        """The number of the key that each state stands for, or -1."""
-        cdef Py_ssize_t i
-        with nogil:
-            for i in range(states.shape[0]):
-                out[i] = self.kernels.number(&self.t, states[i])
 
     def lookup(self, const uint32_t[::1] tokens, const int64_t[::1] offsets, int64_t[::1] out):
         """The number of each sequence, or -1."""

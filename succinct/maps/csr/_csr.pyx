@@ -7,9 +7,9 @@ Arguments are arrays of the right type, checked by the caller; states are checke
 The arrays are those of `succinct.maps.csr.lanes`.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from succinct._ragged cimport as_token
+from succinct._walker cimport Core
 from succinct.bits.bitvector cimport (
     BitVector, bits_get, bits_rank1, bits_select1, popcount64,
 )
@@ -41,7 +41,7 @@ cdef struct Row:
     int64_t first, end, at, words, low
 
 
-cdef class CsrCore:
+cdef class CsrCore(Core):
     """The arrays of the index, and the steps through them."""
     cdef readonly object masks, firsts, dense, offsets, entries, starts
     cdef readonly BitVector terminal
@@ -168,12 +168,18 @@ cdef class CsrCore:
             states[i] = r.first + i
             word &= word - 1
 
-    cdef inline bint ends_key(self, uint64_t state) noexcept nogil:
+    cdef bint is_state(self, uint64_t state) noexcept nogil:
+        return state < self.n_states or state == DEAD
+
+    cdef uint64_t step(self, uint64_t state, uint64_t token) noexcept nogil:
+        return self.child(state, token)
+
+    cdef bint ends_key(self, uint64_t state) noexcept nogil:
         if state >= self.first_leaf:
             return state != DEAD
         return self.keys_above and bits_get(&self.terminal.v, state)
 
-    cdef inline int64_t key_number(self, uint64_t state) noexcept nogil:
+    cdef int64_t key_number(self, uint64_t state) noexcept nogil:
         if not self.ends_key(state):
             return -1
         if state >= self.first_leaf:
@@ -233,44 +239,12 @@ cdef class CsrCore:
 
     # ---- arrays ------------------------------------------------------------------------------
 
-    def bad_state(self, const uint64_t[::1] states):
-        """The place of the first number that is no state and not DEAD, or -1."""
-        cdef Py_ssize_t i, bad = -1
-        with nogil:
-            for i in range(states.shape[0]):
-                if states[i] >= self.n_states and states[i] != DEAD:
-                    bad = i
-                    break
-        return bad
-
     def advance(self, const uint64_t[::1] states, const uint32_t[::1] tokens, uint64_t[::1] out):
         """The state behind each state and token."""
         cdef Py_ssize_t i
         with nogil:
             for i in range(states.shape[0]):
                 out[i] = self.child(states[i], tokens[i])
-
-    def walk_items(self, items):
-        """The state of a prefix given as a list or tuple of integers."""
-        cdef uint64_t state = 0
-        cdef int64_t token
-        for item in items:
-            token = as_token(item, items)
-            state = self.child(state, token)
-        return state
-
-    def find(self, items):
-        """The number of a sequence given as a list or tuple of integers, or -1."""
-        return self.key_number(self.walk_items(items))
-
-    def walk(self, const uint32_t[::1] tokens):
-        """The state of a prefix."""
-        cdef uint64_t state = 0
-        cdef Py_ssize_t i
-        with nogil:
-            for i in range(tokens.shape[0]):
-                state = self.child(state, tokens[i])
-        return state
 
     def degrees(self, const uint64_t[::1] states, int64_t[::1] out):
         """The number of continuations of each state."""
@@ -302,20 +276,6 @@ cdef class CsrCore:
         if n:
             self.fill(&r, &token_view[0], &state_view[0])
         return self.ends_key(state), tokens.tolist(), states.tolist()
-
-    def is_terminal(self, const uint64_t[::1] states, uint8_t[::1] out):
-        """Whether each state is that of a key."""
-        cdef Py_ssize_t i
-        with nogil:
-            for i in range(states.shape[0]):
-                out[i] = self.ends_key(states[i])
-
-    def key_numbers(self, const uint64_t[::1] states, int64_t[::1] out):
-        """The number of the key that each state stands for, or -1."""
-        cdef Py_ssize_t i
-        with nogil:
-            for i in range(states.shape[0]):
-                out[i] = self.key_number(states[i])
 
     cdef inline void look(self, uint64_t state) noexcept nogil:
         """Fetch what tells where the continuations of a state are."""

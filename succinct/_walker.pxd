@@ -1,0 +1,23 @@
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+
+# Navigation through the arrays of one index: what a kind of index must know of a single state.
+# Methods take states of the index or DEAD, and nothing below checks that again. The base class is
+# an index without keys.
+cdef class Core:
+    # Whether a number is a state of the index, or DEAD.
+    cdef bint is_state(self, uint64_t state) noexcept nogil
+    # The state behind tokens, or DEAD.
+    cdef uint64_t step(self, uint64_t state, uint64_t token) noexcept nogil
+    cdef uint64_t walk(self, uint64_t state, const uint32_t *tokens, uint64_t n) noexcept nogil
+    # Whether the prefix of a state is a key, and the number of that key or -1.
+    cdef bint ends_key(self, uint64_t state) noexcept nogil
+    cdef int64_t key_number(self, uint64_t state) noexcept nogil
+    # The number of a sequence from the root, or -1.
+    cdef int64_t find(self, const uint32_t *tokens, uint64_t n) noexcept nogil
+
+
+cdef class Walker:
+    cdef readonly Core _core
+    cdef uint64_t _walk(self, object sequence, str what) except? 0xdead
+    cdef int64_t _find(self, object sequence) except? -2
