@@ -17,9 +17,20 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from succinct import DEAD, FormatError, ItemMap, KeyTable, LoudsTrie, beam_search, format, load
-from succinct.bits.lanes import BitLanes, PackedLanes
-from succinct.trie import lanes as louds_lanes
+from succinct import (
+    DEAD,
+    FormatError,
+    ItemMap,
+    KeyTable,
+    LoudsTrie,
+    StepMap,
+    beam_search,
+    format,
+    load,
+)
+from succinct.index import Index
+from tests import hostile_steps
+from tests.hostile_steps import words_of
 
 Params = dict[str, Any]
 Arrays = dict[str, Any]
@@ -71,7 +82,7 @@ def examples(folder: Path) -> list[Path]:
         items = ItemMap(trie, table, [f"item é {j}" for j in range(len(keys))]) if i % 2 else None
         paths.append(folder / f"{i}.safetensors")
         trie.save(paths[-1], items)
-    return paths
+    return paths + hostile_steps.examples(folder)
 
 
 # ---- damage -------------------------------------------------------------------------------------
@@ -142,6 +153,8 @@ def damage_metadata(rng: np.random.Generator, parts: Content) -> None:
         {"kind": None},
         {"kind": "Index"},
         {"kind": "LoudsTrie "},
+        {"kind": "LoudsTrie"},
+        {"kind": "StepMap"},
         {"params": None},
         {"params": "[]"},
         {"params": "{" * 100},
@@ -154,17 +167,17 @@ def damage_metadata(rng: np.random.Generator, parts: Content) -> None:
     parts[2].update(changes[rng.integers(len(changes))])
 
 
-def words_of(bits: Any) -> Any:
-    """Padded words of bits, as bit-vectors are stored."""
-    words = np.zeros(8 * (len(bits) // 512 + 1), np.uint64)
-    packed = np.packbits(bits, bitorder="little")
-    words.view(np.uint8)[: packed.size] = packed
-    return words
-
-
 def garbage(rng: np.random.Generator, parts: Content) -> None:
     """Replace everything by noise whose sizes and counts agree, so that it gets past them."""
-    params, arrays, _ = parts
+    params, arrays, metadata = parts
+    if metadata["kind"] == "StepMap":
+        hostile_steps.garbage(rng, params, arrays)
+    else:
+        garbage_louds(rng, params, arrays)
+
+
+def garbage_louds(rng: np.random.Generator, params: Params, arrays: Arrays) -> None:
+    """Likewise for a LoudsTrie."""
     n = int(rng.choice([2, 3, 40, 255, 256, 600, 3000]))
     degrees = rng.multinomial(n - 1, rng.dirichlet(np.full(n, rng.choice([0.05, 1.0]))))
     if rng.random() < 0.9:  # a tree in level order: the cycle lemma finds the right rotation
@@ -272,49 +285,69 @@ def damaged(rng: np.random.Generator, path: Path, out: Path) -> None:
 
 
 class Bounded:
-    """An array that is read one element at a time, at positions that it has."""
+    """An array that is read by single positions, or rows, that it has."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
 
+    def __len__(self) -> int:
+        return len(self.array)
+
     def __getitem__(self, i: Any) -> Any:
-        if not 0 <= i < len(self.array):
-            raise AssertionError(f"read at {i} of an array of {len(self.array)}")
+        for at, length in zip(i if isinstance(i, tuple) else (i,), self.array.shape, strict=False):
+            if not 0 <= at < length:
+                raise AssertionError(f"read at {i} of an array of shape {self.array.shape}")
         return self.array[i]
 
 
-def bounded(lanes: louds_lanes.LoudsLanes) -> Any:
+def bounded(lanes: Any) -> Any:
     """Lane arrays that do not let anything be read outside."""
-
-    def wrapped(part: Any) -> Any:
-        if isinstance(part, (BitLanes, PackedLanes)):
-            return type(part)(*map(wrapped, part))
-        return Bounded(part) if isinstance(part, np.ndarray) else part
-
-    return louds_lanes.LoudsLanes(*map(wrapped, lanes))
+    if isinstance(lanes, tuple):
+        return type(lanes)(*map(bounded, lanes))
+    return Bounded(lanes) if isinstance(lanes, np.ndarray) else lanes
 
 
-def ask_lanes(trie: LoudsTrie, states: Any) -> None:
-    """The lanes of a trie, uncompiled, stay inside their arrays and say what the trie says."""
-    lanes = bounded(trie.lane_arrays())
+def ask_lanes(index: Index, states: Any) -> None:
+    """The lanes of an index, uncompiled, stay inside their arrays and say what the index says."""
+    lanes, arrays = index.lanes, bounded(index.lane_arrays())
+    # Where the numbers of a damaged StepMap do not ascend, what is found depends on the search.
+    exact = isinstance(index, LoudsTrie) or index._fault() is None
     for state in (*states[:50], DEAD):
-        first, count = louds_lanes.child_range(lanes, state)
-        got = [louds_lanes.nth_child(lanes, state, first, k) for k in range(min(count, 20))]
-        tokens, children = trie.children(state)
-        assert count == len(tokens)
-        assert [int(token) for token, _ in got] == tokens[:20].tolist(), state
-        assert [int(child) for _, child in got] == children[:20].tolist(), state
-        assert louds_lanes.has_children(lanes, state) == (count > 0)
-        assert louds_lanes.is_terminal(lanes, state) == trie.is_terminal(state)
-        assert louds_lanes.key_number(lanes, state) == trie.state_key_ids(state)
-        louds_lanes.parent(lanes, state)
+        first, count = lanes.child_range(arrays, state)
+        got = [lanes.nth_child(arrays, state, first, np.int64(k)) for k in range(min(count, 20))]
+        tokens, children = index.children(state)
+        if exact:
+            assert count == len(tokens)
+            assert [int(token) for token, _ in got] == tokens[:20].tolist(), state
+            assert [int(child) for _, child in got] == children[:20].tolist(), state
+            assert lanes.has_children(arrays, state) == (count > 0)
+        assert lanes.is_terminal(arrays, state) == index.is_terminal(state)
+        assert lanes.key_number(arrays, state) == index.state_key_ids(state)
+        first_state, end = lanes.extensions(arrays, state)
+        for _ in range(10):
+            low, high = lanes.key_range(arrays, first_state, end)
+            assert 0 <= low <= high <= index.n_keys
+            first_state, end = lanes.descend(arrays, first_state, end)
         for token in [0, *tokens[:5].tolist(), 2**32 - 2]:
             if token < 2**32 - 1:
-                child = louds_lanes.find_child(lanes, state, first, count, np.int64(token))
-                assert child == trie.advance(state, token)
+                child = lanes.find_child(arrays, state, first, count, np.int64(token))
+                assert child == index.advance(state, token) or not exact
+                index.is_terminal(child)
 
 
-def ask(trie: LoudsTrie, folder: Path) -> None:
+def odd_states(index: Index) -> list[int]:
+    """Numbers near those of states, inside chains and tails too."""
+    if isinstance(index, LoudsTrie):
+        n = len(index._core.terminal)
+        nodes, places = (0, 1, n // 2, n - 1, n, 2**40 - 1), (0, 1, 2, 2**24 - 1)
+        return [node | place << 40 for node in nodes for place in places]
+    shift, n = index._core.shift, index.n_keys
+    plain = int(index._core.table[:, 0].sum()) + 1
+    nodes, keys = (1, 2, 3, 50, 2**24), (0, 1, n // 2, n - 1, n, 2**20)
+    return [plain - 1, plain, *(key | node << shift for node in nodes for key in keys)]
+
+
+def ask(trie: Index, folder: Path) -> None:
     """Every question to an index from a file; ValueError is an answer."""
 
     def attempt(question: Callable[[], Any]) -> Any:
@@ -335,9 +368,7 @@ def ask(trie: LoudsTrie, folder: Path) -> None:
         found, children = trie.children(state)
         tokens.update(found[:40].tolist())
         states += [child for child in children if child != DEAD][: 300 - len(states)]
-    n = len(trie._core.terminal)
-    tried = [node | place << 40 for node in (0, 1, n // 2, n - 1, n, 2**40 - 1)
-             for place in (0, 1, 2, 2**24 - 1)]  # fmt: skip
+    tried = [number for number in odd_states(trie) if number < 2**64]
     states += [np.uint64(s) for s in tried if attempt(lambda s=s: trie.is_terminal(s)) is not None]
     array = np.array(states, np.uint64)
     sample = sorted(t for t in tokens if t < 2**32 - 1)[:40] or [0]
@@ -390,7 +421,6 @@ def run_seed(seed: int, paths: list[Path], folder: Path) -> bool:
         trie = load(path, mmap=bool(seed % 3))
     except (FormatError, OSError):
         return False
-    assert isinstance(trie, LoudsTrie)
     ask(trie, folder)
     return True
 

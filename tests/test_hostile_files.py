@@ -36,9 +36,9 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("first", "count", "malloc"),
     [
-        (0, 60, "default"),
-        (60, 20, "debug"),
-        pytest.param(100, 900, "debug", marks=pytest.mark.slow),
+        (0, 80, "default"),
+        (80, 40, "debug"),
+        pytest.param(200, 1800, "debug", marks=pytest.mark.slow),
     ],
 )
 def test_damaged_files_never_crash(first: int, count: int, malloc: str) -> None:
