@@ -1,21 +1,48 @@
-"""The decoding engines of ``succinct`` on a GPU.
+"""The structures of ``succinct`` on a GPU, with the same names and answers.
 
-This version holds no device code yet. The package imports everywhere, says so when it is used,
-and names the call of ``succinct`` that does the same on the CPU. Nothing falls back silently:
-the caller chooses where the work is done.
+The package imports everywhere. Its functions need numba-cuda and a CUDA device, or
+`succinct_gpu.simt`, which runs the same kernels on the CPU for tests; without, they raise a
+RuntimeError that says what is missing and which call of ``succinct`` does the same. Nothing falls
+back silently: the caller chooses where the work is done.
+
+Arrays of the host are checked, copied to the device, and their answers copied back. Arrays that
+are on the device (with ``__cuda_array_interface__``, as those of CuPy, torch and numba have) are
+taken as they are, on the caller's stream, and answers stay there; their contents are not checked,
+and no kernel reads outside its arrays whatever they hold.
+
+This version has the bit structures, indexes and masking. Beam search follows. What is here has
+been run by the executor and compiled for devices, and not been measured on one.
 
 Examples
 --------
->>> import succinct_gpu
->>> succinct_gpu.is_available()
-False
+>>> import numpy as np
+>>> import succinct_gpu as sg
+>>> from succinct import CsrMap, KeyTable
+>>> from succinct_gpu import simt
+>>> index = CsrMap.build(KeyTable.from_sequences([(1,), (1, 2), (3, 2)]))
+>>> with simt.session():  # leave this out where there is a device
+...     on_device = sg.to_device(index)
+...     logits = np.full((2, 4), -1.5, np.float32)
+...     sg.constrain(logits, on_device, [index.root, index.walk((1,))])
+array([[-inf, -1.5, -inf, -1.5],
+       [-inf, -inf, -1.5, -inf]], dtype=float32)
 """
 
 from __future__ import annotations
 
 from typing import Any, NoReturn
 
-__all__ = ["beam_search", "is_available", "to_device", "to_host"]
+from succinct_gpu._device import require
+
+__all__ = [
+    "beam_search",
+    "candidates",
+    "constrain",
+    "device_functions",
+    "is_available",
+    "to_device",
+    "to_host",
+]
 
 
 def is_available() -> bool:
@@ -35,47 +62,218 @@ def is_available() -> bool:
     True
     """
     try:
-        import numba.cuda
-        import numba.cuda.core  # numba's own, older copy has none
-    except ImportError:
+        require("is_available", "")
+    except RuntimeError:
         return False
-    return bool(numba.cuda.is_available())
+    return True
 
 
-def to_device(index: Any, **options: Any) -> NoReturn:
-    """Copy an index to the device; not in this version.
+def to_device(index: Any, *, stream: Any = None) -> Any:
+    """Copy an index or a bit structure to the device.
 
-    Raises
-    ------
-    RuntimeError
-        Always; the message names what is missing and what to call instead.
+    Parameters
+    ----------
+    index : LoudsTrie, StepMap, CsrMap, BitVector, PackedArray or EliasFano
+    stream : numba.cuda stream, optional
+        For the copies.
 
-    Examples
-    --------
-    >>> to_device(None)
-    Traceback (most recent call last):
-    RuntimeError: succinct_gpu.to_device needs device code, which this version of succinct-tries \
-does not hold; on the CPU an index needs no copy: give it to succinct.beam_search as it is
-    """
-    _explain("to_device", "an index needs no copy: give it to succinct.beam_search as it is")
-
-
-def to_host(index: Any, **options: Any) -> NoReturn:
-    """Copy an index back from the device; not in this version.
+    Returns
+    -------
+    object
+        For an index one that `constrain` and `candidates` take, with `allowed_mask`; for a bit
+        structure one with the methods of the class on the CPU.
 
     Raises
     ------
     RuntimeError
-        Always; the message names what is missing and what to call instead.
+        If there is no device.
+    MemoryError
+        If it has too little memory left.
+    TypeError
+        If `index` is something else.
 
     Examples
     --------
-    >>> to_host(None)
-    Traceback (most recent call last):
-    RuntimeError: succinct_gpu.to_host needs device code, which this version of succinct-tries \
-does not hold; on the CPU an index needs no copy: use succinct.load to open an index file
+    >>> from succinct import BitVector
+    >>> from succinct_gpu import simt
+    >>> with simt.session():
+    ...     bits = to_device(BitVector.from_bools([True, False, True]))
+    ...     bits.rank1([0, 1, 3])
+    array([0, 1, 2])
     """
-    _explain("to_host", "an index needs no copy: use succinct.load to open an index file")
+    require("to_device", "an index needs no copy: give it to succinct.beam_search as it is")
+    from succinct import BitVector, EliasFano, PackedArray
+    from succinct.index import Index
+    from succinct_gpu import _bits, _index
+
+    used = stream if stream is not None else 0
+    if isinstance(index, BitVector):
+        return _bits.DeviceBitVector(index, used)
+    if isinstance(index, PackedArray):
+        return _bits.DevicePackedArray(index, used)
+    if isinstance(index, EliasFano):
+        return _bits.DeviceEliasFano(index, used)
+    if isinstance(index, Index):
+        return _index.DeviceIndex(index, used)
+    raise TypeError(
+        f"index: expected an index or a bit structure of succinct, got {type(index).__name__}"
+    )
+
+
+def to_host(index: Any) -> Any:
+    """The structure of the host that one on the device is a copy of; kernels change neither.
+
+    Parameters
+    ----------
+    index : what `to_device` gave
+
+    Examples
+    --------
+    >>> from succinct import PackedArray
+    >>> from succinct_gpu import simt
+    >>> packed = PackedArray([3, 1])
+    >>> with simt.session():
+    ...     to_host(to_device(packed)) is packed
+    True
+    """
+    require("to_host", "an index needs no copy: use succinct.load to open an index file")
+    if not hasattr(index, "to_host"):
+        raise TypeError(
+            f"index: expected what succinct_gpu.to_device gave, got {type(index).__name__}"
+        )
+    return index.to_host()
+
+
+def constrain(logprobs: Any, index: Any, states: Any, *, stream: Any = None) -> Any:
+    """Set the logits of all tokens that do not continue a row's state to -inf, in place.
+
+    Parameters
+    ----------
+    logprobs : array [R, V] of float32 or float16
+        On the device, C-contiguous; or a writable numpy array, which is copied there and back. V
+        may be larger than the vocabulary of the index. NaN where a token is valid becomes -inf.
+    index : index on the device
+    states : uint64 array [R]
+        On the device, or integers of the host.
+    stream : numba.cuda stream, optional
+
+    Returns
+    -------
+    array
+        `logprobs` itself.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no device.
+    TypeError, ValueError
+        If dtype, shape or layout are others, or a state of the host is none of the index.
+
+    Notes
+    -----
+    O(V + continuations) for each row, one launch, no allocation for arrays on the device.
+    """
+    require("constrain", "succinct.constrain does the same")
+    from succinct_gpu import _index
+
+    _on_device(index)
+    return _index.constrain(logprobs, index, states, stream if stream is not None else 0)
+
+
+def candidates(logprobs: Any, index: Any, states: Any, *, stream: Any = None) -> Any:
+    """List the tokens that continue each row's state, with their logits and the states behind.
+
+    Parameters
+    ----------
+    logprobs : array [R, V] of float32 or float16
+    index : index on the device
+    states : uint64 array [R]
+    stream : numba.cuda stream, optional
+
+    Returns
+    -------
+    named tuple
+        ``offsets, tokens, scores, next_states``, where `logprobs` is: those of row i lie at
+        ``offsets[i]:offsets[i + 1]``, tokens ascending. Scores are float32; NaN gives -inf.
+
+    Raises
+    ------
+    RuntimeError, TypeError, ValueError
+        As for `constrain`.
+
+    Notes
+    -----
+    O(continuations) for each row. How many there are decides the size of the answer, so the call
+    waits for the counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from succinct import CsrMap, KeyTable
+    >>> from succinct_gpu import simt
+    >>> index = CsrMap.build(KeyTable.from_sequences([(1,), (1, 2), (3, 2)]))
+    >>> with simt.session():
+    ...     found = candidates(np.zeros((1, 4), np.float32), to_device(index), [index.root])
+    >>> found.tokens, found.next_states
+    (array([1, 3], dtype=uint32), array([1, 2], dtype=uint64))
+    """
+    require("candidates", "succinct.candidates does the same")
+    from succinct_gpu import _index
+
+    _on_device(index)
+    return _index.candidates(logprobs, index, states, stream if stream is not None else 0)
+
+
+def device_functions(index: Any) -> Any:
+    """Navigation of an index as device functions, for kernels of your own.
+
+    Parameters
+    ----------
+    index : index on the device
+        A kernel is given its `arrays` as an argument.
+
+    Returns
+    -------
+    named tuple
+        ``child_range(arrays, state)`` -> first, count; ``nth_child(arrays, state, first, k)`` ->
+        token, state; ``find_child(arrays, state, first, count, token)`` -> state; and
+        `has_children`, `is_terminal`, `key_number` (arrays, state).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from numba import cuda
+    >>> from succinct import CsrMap, KeyTable
+    >>> from succinct_gpu import simt
+    >>> index = CsrMap.build(KeyTable.from_sequences([(1,), (1, 2), (3, 2)]))
+    >>> with simt.session():
+    ...     on_device = to_device(index)
+    ...     child_range = device_functions(on_device).child_range
+    ...     @cuda.jit
+    ...     def fan_outs(arrays, out):
+    ...         i = cuda.grid(1)
+    ...         if i < out.size:
+    ...             first, count = child_range(arrays, np.uint64(i))
+    ...             out[i] = count
+    ...     out = np.zeros(5, np.int64)
+    ...     fan_outs[1, 32](on_device.arrays, out)
+    >>> out
+    array([2, 1, 1, 0, 0])
+    """
+    require("device_functions", "the modules called lanes hold the same functions")
+    from succinct_gpu._compile import navigation
+
+    _on_device(index)
+    return navigation(index.lanes)
+
+
+def _on_device(index: Any) -> None:
+    from succinct_gpu._index import DeviceIndex
+
+    if not isinstance(index, DeviceIndex):
+        raise TypeError(
+            f"index: expected one that succinct_gpu.to_device gave, got {type(index).__name__}"
+        )
 
 
 def beam_search(index: Any, token_ids: Any, logprobs: Any, **options: Any) -> NoReturn:
@@ -84,20 +282,16 @@ def beam_search(index: Any, token_ids: Any, logprobs: Any, **options: Any) -> No
     Raises
     ------
     RuntimeError
-        Always; the message names what is missing and what to call instead.
+        Always; the message names what to call instead.
 
     Examples
     --------
     >>> beam_search(None, [[1]], [[-0.5]], beam_width=1)
     Traceback (most recent call last):
-    RuntimeError: succinct_gpu.beam_search needs device code, which this version of \
-succinct-tries does not hold; on the CPU succinct.beam_search does the same
+    RuntimeError: succinct_gpu.beam_search needs a kernel that this version of succinct-tries \
+does not have; on the CPU succinct.beam_search does the same
     """
-    _explain("beam_search", "succinct.beam_search does the same")
-
-
-def _explain(name: str, instead: str) -> NoReturn:
     raise RuntimeError(
-        f"succinct_gpu.{name} needs device code, which this version of succinct-tries does not "
-        f"hold; on the CPU {instead}"
+        "succinct_gpu.beam_search needs a kernel that this version of succinct-tries does not "
+        "have; on the CPU succinct.beam_search does the same"
     )

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from succinct import reference
+from tests.gpu import runs
 
 DEAD = reference.DEAD
 
@@ -68,8 +69,8 @@ class Plain:
 # Bits
 
 
-def library_class(name: str) -> Any:
-    """A class of `succinct` whose constructors give `Plain` objects."""
+def library_class(name: str, run: str | None = None) -> Any:
+    """A class of `succinct` whose constructors give `Plain` objects, on a device with `run`."""
 
     def construct(constructor: str | None, *args: Any, **options: Any) -> Plain:
         import succinct
@@ -79,7 +80,8 @@ def library_class(name: str) -> Any:
         arguments = list(map(to_numpy, args))
         if constructor == "from_words":
             arguments[0] = arguments[0].astype(np.uint64)
-        return Plain(call(*arguments, **options))
+        built = call(*arguments, **options)
+        return PlainOnDevice(built, run) if run else Plain(built)
 
     class Constructors:
         def __call__(self, *args: Any, **options: Any) -> Plain:
@@ -91,10 +93,40 @@ def library_class(name: str) -> Any:
     return Constructors()
 
 
+class PlainOnDevice(Plain):
+    """As `Plain`, for an object of `succinct_gpu`, whose kernels run where `run` says."""
+
+    def __init__(self, host: Any, run: str) -> None:
+        import succinct_gpu
+
+        self.run = run
+        with runs.running(run):
+            super().__init__(succinct_gpu.to_device(host))
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = super().__getattr__(name)
+        if not callable(attribute):
+            return attribute
+
+        def call(*args: Any) -> Any:
+            with runs.running(self.run):
+                return attribute(*args)
+
+        return call
+
+    def __getitem__(self, key: Any) -> Any:
+        with runs.running(self.run):
+            return super().__getitem__(key)
+
+
 NAMES = ("BitVector", "PackedArray", "EliasFano")
 BITS = {
     "reference": SimpleNamespace(**{name: getattr(reference, name) for name in NAMES}),
     "library": SimpleNamespace(**{name: library_class(name) for name in NAMES}),
+    **{
+        run: SimpleNamespace(**{name: library_class(name, run) for name in NAMES})
+        for run in runs.RUNS
+    },
 }
 
 # Indexes, with a beam search over each
@@ -270,7 +302,7 @@ IN_LEVEL_ORDER = set(INDEXES) - FOLDED  # as in a KeyTable
 def over(table: dict[str, Any], name: str, only: set[str] | None = None) -> Any:
     """Decorate a test to run for every row of a table, given to it as argument `name`."""
     chosen = {row: table[row] for row in table if only is None or row in only}
-    return pytest.mark.parametrize(name, list(chosen.values()), ids=list(chosen))
+    return pytest.mark.parametrize(name, runs.parameters(chosen))
 
 
 each_bits = over(BITS, "bits")

@@ -36,16 +36,30 @@ def test_reference_imports_nothing_that_it_checks() -> None:
                 assert not name.startswith("succinct") or name.startswith("succinct.reference")
 
 
-def test_gpu_package_explains_itself() -> None:
+@pytest.mark.skipif(succinct_gpu.is_available(), reason="there is a CUDA device")
+@pytest.mark.parametrize("hidden", [(), ("numba.cuda.core",)])
+def test_gpu_package_explains_itself(
+    hidden: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in hidden:
+        monkeypatch.setitem(sys.modules, name, None)
     assert succinct_gpu.is_available() is False
+    logits = np.zeros((1, 4), np.float32)
     calls = {
         "to_device": lambda: succinct_gpu.to_device(None),
         "to_host": lambda: succinct_gpu.to_host(None),
+        "constrain": lambda: succinct_gpu.constrain(logits, None, [0]),
+        "candidates": lambda: succinct_gpu.candidates(logits, None, [0]),
+        "device_functions": lambda: succinct_gpu.device_functions(None),
         "beam_search": lambda: succinct_gpu.beam_search(None, [[1]], [[0.0]], beam_width=1),
     }
+    assert sorted([*calls, "is_available"]) == sorted(succinct_gpu.__all__)
     for name, call in calls.items():
         with pytest.raises(RuntimeError, match=rf"succinct_gpu\.{name} needs .*on the CPU"):
             call()
+    if hidden:
+        with pytest.raises(RuntimeError, match=r"pip install .*cuda12.* or .*cuda13"):
+            succinct_gpu.to_device(None)
 
 
 @pytest.mark.parametrize("name", sorted(succinct.__all__))

@@ -209,3 +209,48 @@ def get_bits(words: NDArray[np.uint64], start: np.int64, width: np.int64) -> np.
     if width < 64:
         value = value & ((_ONE << np.uint64(width)) - _ONE)
     return np.uint64(value)
+
+
+class EliasFanoLanes(NamedTuple):
+    """Arrays of an `EliasFano` of n values.
+
+    Attributes
+    ----------
+    high : BitLanes
+        Value i sets bit ``(value >> low.width) + i``.
+    low : PackedLanes
+        The low bits of every value.
+    length, zeros : int64
+        n, and the zeros of `high`.
+    """
+
+    high: BitLanes
+    low: PackedLanes
+    length: np.int64
+    zeros: np.int64
+
+
+def elias_fano_get(values: EliasFanoLanes, i: np.int64) -> np.uint64:
+    """Value `i`; 0 <= i < n."""
+    high = np.uint64(select1(values.high, i) - i)
+    low = packed_get(values.low, i)
+    return np.uint64((high << np.uint64(values.low.width)) | low)
+
+
+def elias_fano_rank(values: EliasFanoLanes, x: np.uint64) -> np.int64:
+    """Number of values less than `x`."""
+    bucket = np.int64(x >> np.uint64(values.low.width))
+    if bucket < 0 or bucket >= values.zeros:
+        return values.length
+    begin = np.int64(0)
+    if bucket > 0:
+        begin = np.int64(select0(values.high, bucket - 1) - (bucket - 1))
+    end = np.int64(select0(values.high, bucket) - bucket)
+    low = x & ((_ONE << np.uint64(values.low.width)) - _ONE)
+    while begin < end:
+        middle = (begin + end) >> 1
+        if packed_get(values.low, middle) < low:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin

@@ -132,6 +132,7 @@ def record() -> Any:
     Returns
     -------
     context manager
-        Gives an object with `launches`, a list of (name, `Counters`), and `counters`, their sum.
+        Gives an object with `launches`, a list of named tuples (`name`, `counters`, `kernel`,
+        `argument_types`), and `counters`, the sum.
     """
     return _executor().record()

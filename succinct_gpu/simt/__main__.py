@@ -48,10 +48,9 @@ def main() -> None:
                 runpy.run_path(options.script, run_name="__main__")
         finally:
             if options.counters:
-                for name, counters in seen.launches:
-                    print(
-                        name, *(f"{k}={v}" for k, v in counters._asdict().items()), file=sys.stderr
-                    )
+                for launch in seen.launches:
+                    numbers = (f"{name}={n}" for name, n in launch.counters._asdict().items())
+                    print(launch.name, *numbers, file=sys.stderr)
 
 
 if __name__ == "__main__":

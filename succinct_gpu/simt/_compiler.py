@@ -102,7 +102,7 @@ def compile_kernel(
     text = _translate.to_host(str(module), shared, sites)
     parameters = [str(p.type) for p in module.get_function(library._entry_name).arguments]
     name = library._entry_name
-    optimised = _optimised(text + _entry(name, parameters), name, machine)
+    optimised = _optimised(text + _entry(name, parameters), machine)
     if checked:
         checked_text = _translate.with_checks(str(optimised), _size_of, sites)
         optimised = llvm.parse_assembly(checked_text)
@@ -142,19 +142,18 @@ def _entry(name: str, parameters: Sequence[str]) -> str:
         lines.append(f"  %p{i} = getelementptr i64, ptr %slots, i64 {i}")
         lines.append(f"  %v{i} = load {kind}, ptr %p{i}")
     arguments = ", ".join(f"{kind} %v{i}" for i, kind in enumerate(parameters))
-    lines += [f'  call void @"{name}"({arguments})', "  ret void", "}", ""]
+    # Inlined here, where there is no debug information, the kernel would lose its own.
+    lines += [f'  call void @"{name}"({arguments}) noinline', "  ret void", "}", ""]
     return "\n".join(lines)
 
 
-def _optimised(text: str, kernel: str, machine: Any) -> Any:
+def _optimised(text: str, machine: Any) -> Any:
     module = llvm.parse_assembly(text)
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     for function in module.functions:
         if not function.is_declaration and function.name != "simt_entry":
             function.linkage = "internal"
-    # Inlined into the entry, which has no debug information, it would lose its own.
-    module.get_function(kernel).add_function_attribute("noinline")
     module.verify()
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     tuning.loop_vectorization = False

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import cuda
@@ -44,16 +44,25 @@ _originals: list[tuple[Any, str, Any]] = []
 _compiled: dict[Any, _machine.Kernel] = {}
 
 
+class Launched(NamedTuple):
+    """A launch seen by `record`: the kernel, its name, the types of its arguments, its counters."""
+
+    name: str
+    counters: Counters
+    kernel: Any
+    argument_types: tuple[Any, ...]
+
+
 class Recorder:
-    """Launches seen by `record`: their kernels' names and counters, in order."""
+    """Launches seen by `record`, in order."""
 
     def __init__(self) -> None:
-        self.launches: list[tuple[str, Counters]] = []
+        self.launches: list[Launched] = []
 
     @property
     def counters(self) -> Counters:
         """Sums over all launches."""
-        totals = [sum(column) for column in zip(*(c for _, c in self.launches), strict=True)]
+        totals = [sum(column) for column in zip(*(launch.counters for launch in self.launches))]
         return Counters(*totals)
 
 
@@ -212,7 +221,8 @@ def _launch(
         memories.append(_machine.Memory(low, low + slots.nbytes, 8, "the arguments"))
     counters = _machine.run(code, grid, block, shared, slots, memories, options)
     for recorder in _recorders:
-        recorder.launches.append((kernel.py_func.__name__, counters))
+        name = kernel.py_func.__name__
+        recorder.launches.append(Launched(name, counters, kernel, argument_types))
     for host, device in packer.copy_back:
         host[...] = device
 

@@ -666,6 +666,23 @@ static void release(void *memory, uint64_t size) {
     if (memory) munmap(memory, size ? size : 1);
 }
 
+/* Stacks of the last launch that had guard pages, each of which costs two mappings: kept. */
+static __thread char *kept_stacks;
+static __thread uint64_t kept_size, kept_stride;
+
+static char *take_stacks(uint64_t stride, uint64_t threads) {
+    if (kept_stacks && kept_stride == stride && kept_size >= stride * threads) return kept_stacks;
+    char *stacks = reserve(stride * threads);
+    /* Every guard page is a mapping of its own, and a process may have some 65,000. */
+    if (!stacks || threads > GUARDED) return stacks;
+    for (uint64_t i = 0; i < threads; i++) mprotect(stacks + stride * i, PAGE, PROT_NONE);
+    release(kept_stacks, kept_size);
+    kept_stacks = stacks;
+    kept_size = stride * threads;
+    kept_stride = stride;
+    return stacks;
+}
+
 EXPORT int32_t simt_launch(Launch *launch, Entry entry, void *arguments) {
     Machine m = {.launch = launch, .entry = entry, .arguments = arguments, .last_range = -1};
     m.random = launch->seed * 0x9E3779B97F4A7C15ull | 1;
@@ -684,7 +701,7 @@ EXPORT int32_t simt_launch(Launch *launch, Entry entry, void *arguments) {
     /* A gap before, between and behind the blocks' shared memory. */
     uint64_t stride = m.shared_stride = (m.shared_size + SHARED_GAP) & ~(PAGE - 1ull);
     uint64_t per_stack = launch->stack + PAGE;
-    char *stacks = reserve(per_stack * threads), *shared = m.shared = reserve(stride * (m.resident + 1));
+    char *stacks = take_stacks(per_stack, threads), *shared = m.shared = reserve(stride * (m.resident + 1));
     uint64_t cells_size = races ? m.shared_n * m.resident * sizeof(Cell) : 0;
     m.shared_cells = races ? reserve(cells_size) : NULL;
     m.shadows = calloc((size_t)launch->n_ranges + 1, sizeof(Shadow));
@@ -701,9 +718,6 @@ EXPORT int32_t simt_launch(Launch *launch, Entry entry, void *arguments) {
         complete = m.shadows[i].cells != NULL;
     }
     if (complete) {
-        /* Every guard page is a mapping of its own, and a process may have some 65,000. */
-        if (threads <= GUARDED)
-            for (uint64_t i = 0; i < threads; i++) mprotect(stacks + per_stack * i, PAGE, PROT_NONE);
         machine = &m;
         for (uint32_t b = 0; b < m.resident; b++) {
             Block *block = &m.blocks[b];
@@ -724,7 +738,7 @@ EXPORT int32_t simt_launch(Launch *launch, Entry entry, void *arguments) {
     for (int32_t i = 0; m.shadows && i < launch->n_ranges; i++)
         release(m.shadows[i].cells, m.shadows[i].n * sizeof(Cell));
     release(m.shared_cells, cells_size);
-    release(stacks, per_stack * threads);
+    if (stacks != kept_stacks) release(stacks, per_stack * threads);
     release(shared, stride * (m.resident + 1));
     free(m.shadows);
     free(m.blocks);

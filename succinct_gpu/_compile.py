@@ -1,0 +1,95 @@
+"""Compilation of the plain functions in `lanes` modules as device functions, and of kernels.
+
+Imports numba-cuda; only modules that are imported at first use may import this one.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from types import FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import cuda
+
+from succinct.bits import lanes as bit_lanes
+from succinct.trie import lanes as trie_lanes
+
+
+class Navigation(NamedTuple):
+    """Device functions over one kind of index, to be called from kernels.
+
+    They take the named tuple of device arrays that a `DeviceIndex` holds as `arrays`, and a state.
+
+    Attributes
+    ----------
+    child_range : (arrays, state) -> first, count
+    find_child : (arrays, state, first, count, token) -> state
+    has_children, is_terminal : (arrays, state) -> bool
+    key_number : (arrays, state) -> int64
+    nth_child : (arrays, state, first, k) -> token, state
+    """
+
+    child_range: Any
+    find_child: Any
+    has_children: Any
+    is_terminal: Any
+    key_number: Any
+    nth_child: Any
+
+
+PROTOCOL = Navigation._fields
+
+
+@cuda.jit(device=True)  # type: ignore[untyped-decorator]
+def _popcount(word: Any) -> Any:
+    return np.int64(cuda.popc(word))
+
+
+@cuda.jit(device=True)  # type: ignore[untyped-decorator]
+def _lowest_one(word: Any) -> Any:
+    return np.int64(cuda.ffs(word)) - np.int64(1)
+
+
+# The device has instructions for these.
+_INSTRUCTIONS = {bit_lanes.popcount: _popcount, bit_lanes.lowest_one: _lowest_one}
+_compiled: dict[tuple[Any, ModuleType], Any] = {}
+
+
+def device_function(function: Callable[..., Any], lanes: ModuleType = trie_lanes) -> Any:
+    """Compile a plain function, and the plain functions that it calls, for the device.
+
+    Where they call functions of `PROTOCOL`, they get those of `lanes`.
+    """
+    if function in _INSTRUCTIONS:
+        return _INSTRUCTIONS[function]
+    key = function, lanes
+    if key not in _compiled:
+        _compiled[key] = cuda.jit(device=True)(_bound(function, lanes))
+    return _compiled[key]
+
+
+@cache
+def navigation(lanes: ModuleType) -> Navigation:
+    """The device functions for the indexes whose navigation is `lanes`."""
+    return Navigation(*(device_function(getattr(lanes, name), lanes) for name in PROTOCOL))
+
+
+@cache
+def kernel_for(function: Callable[..., Any], lanes: ModuleType = trie_lanes) -> Any:
+    """Make a kernel of a plain function that calls the navigation of `lanes`."""
+    return cuda.jit(_bound(function, lanes))
+
+
+def _bound(function: Any, lanes: ModuleType) -> FunctionType:
+    """Copy of `function` whose globals refer to device functions."""
+    code = function.__code__
+    namespace = dict(function.__globals__)
+    for name in code.co_names:
+        callee = getattr(lanes, name) if name in PROTOCOL else namespace.get(name)
+        if isinstance(callee, FunctionType):
+            namespace[name] = device_function(callee, lanes)
+    copy = FunctionType(code, namespace, function.__name__, function.__defaults__)
+    copy.__module__ = function.__module__
+    copy.__qualname__ = function.__qualname__
+    copy.__doc__ = function.__doc__
+    return copy

@@ -1,0 +1,92 @@
+"""Arrays on the device, and errors that say what to do when there is none."""
+
+import importlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+
+def require(name: str, instead: str) -> Any:
+    """`numba.cuda`, if kernels can run.
+
+    Parameters
+    ----------
+    name, instead : str
+        What was called, and what does the same on the CPU.
+
+    Raises
+    ------
+    RuntimeError
+        If numba-cuda or a device is missing; it says how to get it.
+    """
+    call = f"succinct_gpu.{name}"
+    try:
+        importlib.import_module("numba.cuda.core")  # numba's own, older copy has none
+        from numba import cuda
+    except ImportError as error:
+        raise RuntimeError(
+            f'{call} needs numba-cuda ({error}): pip install "succinct-tries[cuda12]" or '
+            f'"succinct-tries[cuda13]" for the CUDA version of the driver; on the CPU {instead}'
+        ) from error
+    if not cuda.is_available():
+        reason = str(cuda.cuda_error() or "no usable driver and compiler").strip()
+        raise RuntimeError(
+            f"{call} needs a CUDA device, and numba-cuda finds none ({reason.splitlines()[0]}); "
+            "to try it without one, run the script by python -m succinct_gpu.simt; on the CPU "
+            f"{instead}"
+        )
+    return cuda
+
+
+def is_device_array(x: Any) -> bool:
+    """Whether `x` says that its memory is on a device."""
+    return hasattr(x, "__cuda_array_interface__")
+
+
+def as_device_array(x: Any, name: str, dtype: DTypeLike, ndim: int) -> Any:
+    """The array that an object on the device describes, checked, without a copy.
+
+    Raises
+    ------
+    TypeError
+        If the dtype is another.
+    ValueError
+        If the number of axes is another, or rows have gaps.
+    """
+    from numba import cuda
+
+    array = cuda.as_cuda_array(x)
+    if array.dtype != np.dtype(dtype):
+        raise TypeError(f"{name}: expected {np.dtype(dtype)} on the device, got {array.dtype}")
+    if array.ndim != ndim:
+        raise ValueError(f"{name}: expected {ndim} axes, got shape {tuple(array.shape)}")
+    if not array.is_c_contiguous():
+        raise ValueError(f"{name}: expected a C-contiguous array, got strides {array.strides}")
+    return array
+
+
+def upload(array: NDArray[Any], stream: Any = 0) -> Any:
+    """A copy on the device, never of no bytes: those would have no address."""
+    from numba import cuda
+
+    if array.size == 0:
+        array = np.zeros([max(1, n) for n in array.shape], array.dtype)
+    return cuda.to_device(np.ascontiguousarray(array), stream=stream)
+
+
+def upload_tuple(arrays: Any, stream: Any = 0) -> Any:
+    """A named tuple of arrays, numbers and named tuples, with all arrays on the device."""
+    if isinstance(arrays, np.ndarray):
+        return upload(arrays, stream)
+    if isinstance(arrays, tuple):
+        parts = [upload_tuple(part, stream) for part in arrays]
+        return type(arrays)(*parts)
+    return arrays
+
+
+def nbytes_of(arrays: Any) -> int:
+    """Bytes of all arrays in a named tuple."""
+    if isinstance(arrays, tuple):
+        return sum(map(nbytes_of, arrays))
+    return int(getattr(arrays, "nbytes", 0))

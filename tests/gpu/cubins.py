@@ -1,0 +1,154 @@
+"""Compiles kernels to linked cubins for devices that are not here, and reads what they use.
+
+Needs NVIDIA's compiler as Python packages: ``nvidia-nvvm``, ``nvidia-nvjitlink`` and
+``nvidia-cuda-runtime``.
+"""
+
+import ctypes
+import importlib.util
+import json
+import re
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+pytest.importorskip("numba.cuda.core", reason="numba-cuda is not installed")
+from numba.cuda.cudadrv import nvvm
+
+from succinct_gpu import simt
+from succinct_gpu.simt import _compiler
+
+ARCHITECTURES = (75, 80, 89, 90, 100)
+
+
+class Usage(NamedTuple):
+    """What a thread or a block of a kernel takes."""
+
+    registers: int
+    spilled: int
+    shared: int
+
+
+def toolkit():
+    """Folder of NVIDIA's packages; skips the test where one is missing."""
+    spec = importlib.util.find_spec("nvidia")
+    for place in spec.submodule_search_locations if spec else ():
+        for folder in sorted(Path(place).glob("cu1*")):
+            needed = ("nvvm/libdevice/libdevice.10.bc", "lib/libcudadevrt.a")
+            libraries = sorted(folder.glob("lib/libnv[vJ]*.so*"))
+            if libraries and all((folder / name).exists() for name in needed):
+                for library in libraries:  # before cuda.bindings looks elsewhere
+                    ctypes.CDLL(str(library))
+                return folder
+    pytest.skip("nvidia-nvvm, nvidia-nvjitlink or nvidia-cuda-runtime is not installed")
+
+
+def usages(kernel, argument_types):
+    """What a kernel takes on each architecture."""
+    folder = toolkit()
+    fastmath = bool(kernel.targetoptions.get("fastmath"))
+    with simt.session():
+        library = _compiler.front_end(kernel.py_func, argument_types, fastmath=fastmath)
+    return {architecture: usage(library, architecture, folder) for architecture in ARCHITECTURES}
+
+
+def usage(library, architecture, folder):
+    """Compile and link a kernel; what its cubin says of itself."""
+    from cuda.bindings import nvjitlink
+
+    unit = nvvm.CompilationUnit({"arch": f"compute_{architecture}", "opt": 3})
+    for text in dict.fromkeys(str(module) for module in library.modules):
+        unit.add_module(nvvm.llvm_replace(text).encode())
+    unit.lazy_add_module((folder / "nvvm/libdevice/libdevice.10.bc").read_bytes())
+    ptx = unit.compile()
+    options = [f"-arch=sm_{architecture}", "-Xptxas=-v"]
+    linker = nvjitlink.create(len(options), options)
+    try:
+        nvjitlink.add_data(linker, nvjitlink.InputType.PTX, ptx, len(ptx), "kernel")
+        if library.use_cooperative:
+            runtime = str(folder / "lib/libcudadevrt.a")
+            nvjitlink.add_file(linker, nvjitlink.InputType.LIBRARY, runtime)
+        nvjitlink.complete(linker)
+        cubin = bytearray(nvjitlink.get_linked_cubin_size(linker))
+        nvjitlink.get_linked_cubin(linker, cubin)
+        log = bytearray(nvjitlink.get_info_log_size(linker))
+        nvjitlink.get_info_log(linker, log)
+    finally:
+        nvjitlink.destroy(linker)
+    return Usage(*read_registers(log.decode()), shared_size(bytes(cubin)))
+
+
+def read_registers(log):
+    """Registers of a thread and bytes that it spills, from the linker's report."""
+
+    def largest(pattern):
+        return max(map(int, re.findall(pattern, log)), default=0)
+
+    registers = largest(r"Used (\d+) registers")
+    assert registers, log
+    return registers, largest(r"(\d+) bytes spill stores") + largest(r"(\d+) bytes spill loads")
+
+
+def shared_size(cubin):
+    """Sizes of the sections of static shared memory of an ELF file."""
+    table, size, count, names_at = struct.unpack_from("<Q10xHHH", cubin, 40)
+    sections = [struct.unpack_from("<II8x8xQQ", cubin, table + i * size) for i in range(count)]
+    names = sections[names_at][2]
+    total = 0
+    for name, _, _, length in sections:
+        text = cubin[names + name : cubin.index(0, names + name)].decode()
+        if text.startswith(".nv.shared.") and not text.startswith(".nv.shared.reserved"):
+            total += length
+    return total
+
+
+def launched():
+    """Every kernel that the public functions launch, with argument types, by name and index."""
+    import numpy as np
+
+    import succinct_gpu as sg
+    from succinct import BitVector, CsrMap, EliasFano, KeyTable, LoudsTrie, PackedArray, StepMap
+
+    keys = KeyTable.from_sequences([(1, 2, 3), (1, 2, 4), (70000,)])
+    with simt.session(), simt.record() as seen:
+        bits = sg.to_device(BitVector.from_bools([True, False]))
+        for method in (bits.rank1, bits.rank0, bits.select1, bits.select0, bits.next_zero):
+            method([0])
+        bits[[0]]
+        sg.to_device(PackedArray([1]))[[0]]
+        values = sg.to_device(EliasFano([1, 5]))
+        for method in (values.access, values.rank, values.next_geq):
+            method([0])
+        for kind in (CsrMap, LoudsTrie, StepMap):
+            index = sg.to_device(kind.build(keys))
+            index.allowed_mask([0])
+            for dtype in (np.float32, np.float16):
+                logits = np.zeros((1, 70001), dtype)
+                sg.constrain(logits, index, [0])
+                sg.candidates(logits, index, [0])
+    found = {}
+    for launch in seen.launches:
+        first, *others = launch.argument_types
+        dtypes = {str(t.dtype) for t in others if getattr(t, "ndim", 0) == 2}
+        name = f"{launch.name} {first.instance_class.__name__} {' '.join(sorted(dtypes))}".strip()
+        found[name] = launch.kernel, launch.argument_types
+    return found
+
+
+def main():
+    """Write budgets.json: what each kernel takes now, with some registers to spare."""
+    budgets = {}
+    for name, (kernel, argument_types) in sorted(launched().items()):
+        taken = usages(kernel, argument_types)
+        print(name, taken)
+        budgets[name] = {
+            "registers": -(-max(usage.registers for usage in taken.values()) // 8) * 8 + 8,
+            "shared": taken[75].shared,
+        }
+    (Path(__file__).parent / "budgets.json").write_text(json.dumps(budgets, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
