@@ -67,11 +67,9 @@ def as_device_array(x: Any, name: str, dtype: DTypeLike, ndim: int) -> Any:
 
 
 def upload(array: NDArray[Any], stream: Any = 0) -> Any:
-    """A copy on the device, never of no bytes: those would have no address."""
+    """A copy on the device."""
     from numba import cuda
 
-    if array.size == 0:
-        array = np.zeros([max(1, n) for n in array.shape], array.dtype)
     return cuda.to_device(np.ascontiguousarray(array), stream=stream)
 
 

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from succinct import _args
+from succinct import LoudsTrie, StepMap, _args
 from succinct.index import Index
+from succinct.maps.layout import COLUMN
 from succinct_gpu import _masking
 from succinct_gpu._compile import kernel_for
 from succinct_gpu._device import as_device_array, is_device_array, nbytes_of, upload, upload_tuple
@@ -33,14 +34,16 @@ class DeviceIndex:
         from numba import cuda
 
         self._host = index
-        self.lanes: Any = index.lanes
-        arrays: Any = index.lane_arrays()
+        host: Any = index
+        self.lanes: Any = host.lanes
+        arrays = host.lane_arrays()
         needed, free = nbytes_of(arrays), cuda.current_context().get_memory_info()[0]
         if needed > free:
             raise MemoryError(
                 f"the index takes {needed} bytes and the device has {free} free; give memory back, "
                 "or search on the CPU: succinct.beam_search takes the index as it is"
             )
+        self._host_arrays = arrays
         self.arrays = upload_tuple(arrays, stream)
 
     def __getattr__(self, name: str) -> Any:
@@ -53,11 +56,19 @@ class DeviceIndex:
         return self._host
 
     @property
-    def _limit(self) -> np.uint64:
-        """Kernels take states from here on for DEAD."""
-        # States of a LoudsTrie are no range of integers; its navigation bounds them itself.
-        n = 2**64 - 1 if hasattr(self.arrays, "topology") else int(self._host.n_states)
-        return np.uint64(n)
+    def _limits(self) -> tuple[np.uint64, np.uint64, np.uint64]:
+        """Kernels take states that are neither below the first nor in [second, third) for DEAD."""
+        if isinstance(self._host, LoudsTrie):  # whose navigation bounds them itself
+            limits = 2**64 - 1, 0, 0
+        elif isinstance(self._host, StepMap) and self._host.has_tail:
+            table, tails, shift = (
+                getattr(self._host_arrays, n) for n in ("table", "tails", "shift")
+            )
+            heads = table[-1, COLUMN["start"]] + table[-1, COLUMN["entries"]]
+            limits = int(heads), 1 << shift, int(tails[0, COLUMN["entries"]]) + 2 << shift
+        else:
+            limits = int(self._host.n_states), 0, 0
+        return tuple(map(np.uint64, limits))  # type: ignore[return-value]
 
     def _states(self, states: Any, stream: Any) -> Any:
         """States on the device; those of the host are checked first."""
@@ -91,7 +102,7 @@ class DeviceIndex:
         words = cuda.device_array(shape, np.uint32, stream=stream)
         if rows:
             kernel = kernel_for(_masking.mask_rows, self.lanes)
-            kernel[rows, _masking.BLOCK, stream](self.arrays, self._limit, on_device, words)
+            kernel[rows, _masking.BLOCK, stream](self.arrays, self._limits, on_device, words)
         if is_device_array(states):
             return words.view(np.int32)
         return _down(words, stream).view(np.int32)[:, : -(-self.vocab_size // 32)]
@@ -140,7 +151,7 @@ def constrain(logprobs: Any, index: DeviceIndex, states: Any, stream: Any) -> An
     if rows and logprobs.shape[1]:
         unsigned, minus_infinity, absolute = _FLOATS[np.dtype(given.dtype)]
         kernel_for(_masking.constrain_rows, index.lanes)[rows, _masking.BLOCK, stream](
-            index.arrays, index._limit, on_device, given.view(unsigned), minus_infinity, absolute
+            index.arrays, index._limits, on_device, given.view(unsigned), minus_infinity, absolute
         )
         if not is_device_array(logprobs):
             logprobs[...] = _down(given, stream)
@@ -167,7 +178,7 @@ def candidates(logprobs: Any, index: DeviceIndex, states: Any, stream: Any) -> C
     if rows:
         counts = cuda.device_array(rows, np.int64, stream=stream)
         kernel_for(_masking.count_children, index.lanes)[-(-rows // 128), 128, stream](
-            index.arrays, index._limit, on_device, counts
+            index.arrays, index._limits, on_device, counts
         )
         np.cumsum(_down(counts, stream), out=offsets[1:])
     total = int(offsets[-1])
@@ -179,7 +190,7 @@ def candidates(logprobs: Any, index: DeviceIndex, states: Any, stream: Any) -> C
     if total:
         kernel_for(_masking.list_candidates, index.lanes)[rows, 128, stream](
             index.arrays,
-            index._limit,
+            index._limits,
             on_device,
             given,
             device_offsets,

@@ -21,9 +21,11 @@ _NONE = np.uint32(0)
 _MINUS_INFINITY = np.float32(-np.inf)
 
 
-def _usable(state: np.uint64, limit: np.uint64) -> np.uint64:
-    """The state, or DEAD if the index cannot have given it out."""
-    return state if state < limit else _DEAD
+def _usable(state: np.uint64, limits: Any) -> np.uint64:
+    """The state, or DEAD if the index cannot have given it out; see `DeviceIndex`."""
+    if state < limits[0] or limits[1] <= state < limits[2]:
+        return state
+    return _DEAD
 
 
 def mark_tile(
@@ -60,7 +62,7 @@ def mark_tile(
 
 
 def constrain_rows(
-    index: Any, limit: np.uint64, states: Any, logits: Any, minus_infinity: Any, absolute: Any
+    index: Any, limits: Any, states: Any, logits: Any, minus_infinity: Any, absolute: Any
 ) -> None:
     """Overwrite the bits of all logits but those of valid tokens.
 
@@ -71,7 +73,7 @@ def constrain_rows(
     row = cuda.blockIdx.x
     i = cuda.threadIdx.x
     width = np.int64(logits.shape[1])
-    state = _usable(states[row], limit)
+    state = _usable(states[row], limits)
     first, count = child_range(index, state)
     done = np.int64(0)
     begin = np.int64(0)
@@ -92,12 +94,12 @@ def constrain_rows(
         begin += _TILE
 
 
-def mask_rows(index: Any, limit: np.uint64, states: Any, words: Any) -> None:
+def mask_rows(index: Any, limits: Any, states: Any, words: Any) -> None:
     """Write the bitmask of valid tokens of every row; `words` [R, W] of uint32."""
     marks = cuda.shared.array(_TILE_WORDS, np.uint32)
     row = cuda.blockIdx.x
     i = cuda.threadIdx.x
-    state = _usable(states[row], limit)
+    state = _usable(states[row], limits)
     first, count = child_range(index, state)
     done = np.int64(0)
     begin = np.int64(0)
@@ -113,17 +115,17 @@ def mask_rows(index: Any, limit: np.uint64, states: Any, words: Any) -> None:
         begin += _TILE
 
 
-def count_children(index: Any, limit: np.uint64, states: Any, counts: Any) -> None:
+def count_children(index: Any, limits: Any, states: Any, counts: Any) -> None:
     """Number of continuations of every state."""
     row = cuda.grid(1)
     if row < states.size:
-        _, count = child_range(index, _usable(states[row], limit))
+        _, count = child_range(index, _usable(states[row], limits))
         counts[row] = count
 
 
 def list_candidates(
     index: Any,
-    limit: np.uint64,
+    limits: Any,
     states: Any,
     logits: Any,
     offsets: Any,
@@ -133,7 +135,7 @@ def list_candidates(
 ) -> None:
     """Write the continuations of row r to places from ``offsets[r]`` on, none behind the next."""
     row = cuda.blockIdx.x
-    state = _usable(states[row], limit)
+    state = _usable(states[row], limits)
     first, count = child_range(index, state)
     begin = offsets[row]
     room = min(count, offsets[row + 1] - begin)

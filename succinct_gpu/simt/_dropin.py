@@ -62,8 +62,8 @@ class Recorder:
     @property
     def counters(self) -> Counters:
         """Sums over all launches."""
-        totals = [sum(column) for column in zip(*(launch.counters for launch in self.launches))]
-        return Counters(*totals)
+        columns = zip(*(launch.counters for launch in self.launches), strict=True)
+        return Counters(*(sum(column) for column in columns))
 
 
 class Overload:

@@ -15,7 +15,8 @@ from tests.gpu.runs import each_run, running
 KINDS = {
     "louds": lambda keys: LoudsTrie.build(keys, tail=True),
     "csr": lambda keys: CsrMap.build(keys, dense_levels=1),
-    "steps": lambda keys: StepMap.build(keys, "small"),
+    "steps": lambda keys: StepMap.build(keys, "small", tail=False),
+    "steps-tail": lambda keys: StepMap.build(keys, "small", tail=True),
 }
 VOCABULARY = 4200  # more than a tile
 
@@ -197,9 +198,9 @@ def test_bad_arguments(index):
                 call(good.astype(np.float64), device, states)
             with pytest.raises(ValueError, match=r"\[rows, vocabulary\], got shape \(4200,\)"):
                 call(good[0], device, states)
-            with pytest.raises(ValueError, match="at least 4200 columns, .* got 4199"):
+            with pytest.raises(ValueError, match=r"at least 4200 columns, .* got 4199"):
                 call(good[:, :-1].copy(), device, states)
-            with pytest.raises(ValueError, match="expected 2, one for each row .* got 1"):
+            with pytest.raises(ValueError, match=r"expected 2, one for each row .* got 1"):
                 call(good, device, states[:1])
             with pytest.raises(ValueError, match="states"):
                 call(good, device, np.array([1, 2**63], np.uint64))
