@@ -12,6 +12,8 @@ from succinct._ragged import has_bool
 
 #: The largest token; 2**32 - 1 is left to packed forms that need a mark for none.
 MAX_TOKEN = 2**32 - 2
+# Device types of DLPack whose memory the processor reads: its own, pinned, managed.
+_READABLE = (1, 3, 11, 13)
 
 
 def integers(x: Any, what: str, error: type[Exception] = ValueError) -> npt.NDArray[Any]:
@@ -186,3 +188,32 @@ def sequence(x: Any, what: str = "sequence") -> npt.NDArray[np.uint32]:
     if array.ndim != 1:
         raise ValueError(f"{what} must be one sequence of tokens, got shape {array.shape}")
     return array
+
+
+def on_host(name: str, x: Any) -> Any:
+    """An array of what exports memory of the processor; anything else as it is.
+
+    Raises
+    ------
+    ValueError
+        If the memory is that of a device, or cannot be exported.
+    """
+    if isinstance(x, np.ndarray):
+        return x
+    if hasattr(x, "__dlpack_device__"):
+        device = x.__dlpack_device__()
+        if int(device[0]) not in _READABLE:
+            raise ValueError(
+                f"{name}: expected memory that the processor reads, got DLPack device "
+                f"{device[0]!s}; copy it to the host, or use succinct_gpu"
+            )
+        try:
+            return np.from_dlpack(x)
+        except (BufferError, RuntimeError) as error:
+            raise ValueError(f"{name}: {error}") from None
+    if hasattr(x, "__cuda_array_interface__"):
+        raise ValueError(
+            f"{name}: expected memory that the processor reads, got an array of CUDA; copy it to "
+            "the host, or use succinct_gpu"
+        )
+    return x

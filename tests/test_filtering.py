@@ -151,6 +151,31 @@ def _read_only(array):
     return array
 
 
+class Exported:
+    """Memory that is exported by DLPack only, as that of tensors; of another device, if asked."""
+
+    def __init__(self, array, device=1):
+        self.array, self.device = array, device
+
+    def __dlpack_device__(self):
+        return self.device, 0
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+
+def test_tensors(arguments):
+    expected = filter_step(*arguments, WIDTH)
+    hidden, weight, index, beams, scores = arguments
+    given = [Exported(a) for a in (hidden, weight, beams, scores)]
+    assert_equal(filter_step(*given[:2], index, *given[2:], WIDTH), expected)
+    for i, name in enumerate(("hidden", "weight", "states", "beam_scores")):
+        given[i].device = 2
+        with pytest.raises(ValueError, match=f"{name}: .* DLPack device 2"):
+            filter_step(*given[:2], index, *given[2:], WIDTH)
+        given[i].device = 1
+
+
 def test_a_head_that_is_wide_is_read_in_the_band_only(index):
     states = [[index.walk((3,))]]
     weight = np.zeros((200, 1), np.float32)

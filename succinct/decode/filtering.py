@@ -153,7 +153,8 @@ def filter_step(
     Parameters
     ----------
     hidden : array_like of float32 or float16, shape [Q, B, H]
-        The hidden state of every beam of every request.
+        The hidden state of every beam of every request. This and the other arrays may be tensors
+        of torch and the like (DLPack) in memory of the processor.
     weight : array_like of float32 or float16, shape [V, H]
         The output matrix; row t is for token t, or for token ``token_offset + t``. Rows beyond
         the vocabulary of the index are allowed.
@@ -176,9 +177,8 @@ def filter_step(
         `weight` is the head of one step for the tokens from `token_offset` on. By default it is
         for all tokens of the index.
     allowed : BitVector or array, or one for each request, optional
-        Eligible keys, as in :func:`beam_search`: tokens are valid only if they complete an
-        eligible key or lead to one. Bits are not made into rows of bits (mapping "mask" of a
-        plan): lists serve instead.
+        Eligible keys, as in :func:`beam_search`: a token is valid only if it completes one or
+        leads to one. Valid tokens then come as lists, whatever `plan` says.
     plan : Plan or Choice, optional
         What :func:`calibrate` found to be fastest, instead of an estimate.
     step : int, optional
@@ -202,7 +202,8 @@ def filter_step(
         If `index` is not an index, or an array has the wrong type.
     ValueError
         If shapes disagree, a valid token has no row in `weight`, a state is none of `index`, a
-        beam's score is NaN or inf, or a score that is looked at comes out NaN or inf.
+        beam's score is NaN or inf, a score that is looked at comes out NaN or inf, or an array lies
+        on another device.
 
     Notes
     -----
@@ -281,8 +282,10 @@ def _depth(index: Index, state: np.uint64 | None) -> int:
 
 def _array(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
     try:
-        return np.asarray(values)
-    except ValueError:
+        return np.asarray(_args.on_host(name, values))
+    except ValueError as error:
+        if "inhomogeneous" not in str(error):
+            raise
         raise ValueError(f"{name}: expected an array, got rows of different lengths") from None
 
 
@@ -345,7 +348,7 @@ class _Job:
             )
         self.shape = vectors.shape[:2]
         self.n_requests = self.shape[0]
-        checked = index._states(states)
+        checked = index._states(_args.on_host("states", states))
         scores = _array("beam_scores", beam_scores)
         if scores.dtype.kind not in "fiu":
             raise TypeError(f"beam_scores: expected floating point numbers, got {scores.dtype}")

@@ -20,8 +20,6 @@ Logits = TypeVar("Logits")
 # Elements to write and continuations to list that are worth a thread of their own.
 _ELEMENTS = 2**20
 _CANDIDATES = 2**16
-# Device types of DLPack whose memory the processor reads: its own, pinned, managed.
-_READABLE = (1, 3, 11, 13)
 # Bits of each type: all but the sign, infinity, negative infinity.
 _BITS = {
     "float16": (np.uint16, 0x7FFF, 0x7C00, 0xFC00),
@@ -322,7 +320,7 @@ class _Rows:
                 f"to the largest of the index, got {values.shape[1]}"
             )
         n_rows = len(values)
-        array = index._states(_on_host("states", states))
+        array = index._states(_args.on_host("states", states))
         if array.ndim != 1:
             raise ValueError(f"states: expected one dimension, got shape {array.shape}")
         if len(array) != n_rows:
@@ -340,7 +338,7 @@ class _Rows:
         if not isinstance(allowed, (list, tuple)) and not many:
             raise ValueError("requests: only with one bitmap for each request in allowed")
         assert isinstance(allowed, (Sequence, np.ndarray))
-        numbers = _args.positions(_on_host("requests", requests), len(allowed), "requests")
+        numbers = _args.positions(_args.on_host("requests", requests), len(allowed), "requests")
         if numbers.shape != (n_rows,):
             raise ValueError(
                 f"requests: expected {n_rows}, one for each row of logprobs, got shape "
@@ -416,7 +414,7 @@ def _read_logits(logprobs: Any, writable: bool) -> tuple[NDArray[Any], str]:
             f"got {type(logprobs).__name__}"
         )
     try:
-        array = np.asarray(_on_host("logprobs", logprobs))
+        array = np.asarray(_args.on_host("logprobs", logprobs))
     except ValueError as error:
         raise ValueError(f"logprobs: {error}") from None
     if array.size == 0 and not isinstance(logprobs, np.ndarray):
@@ -429,29 +427,6 @@ def _read_logits(logprobs: Any, writable: bool) -> tuple[NDArray[Any], str]:
     if writable and not array.flags.writeable:
         raise ValueError("logprobs: it is read-only, and to be constrained in place")
     return array, kind
-
-
-def _on_host(name: str, x: Any) -> Any:
-    """An array of what exports memory of the processor; anything else as it is."""
-    if isinstance(x, np.ndarray):
-        return x
-    if hasattr(x, "__dlpack_device__"):
-        device = x.__dlpack_device__()
-        if int(device[0]) not in _READABLE:
-            raise ValueError(
-                f"{name}: expected memory that the processor reads, got DLPack device "
-                f"{device[0]!s}; copy it to the host, or use succinct_gpu"
-            )
-        try:
-            return np.from_dlpack(x)
-        except (BufferError, RuntimeError) as error:
-            raise ValueError(f"{name}: {error}") from None
-    if hasattr(x, "__cuda_array_interface__"):
-        raise ValueError(
-            f"{name}: expected memory that the processor reads, got an array of CUDA; copy it to "
-            "the host, or use succinct_gpu"
-        )
-    return x
 
 
 def _as_bits(values: NDArray[Any], kind: str) -> tuple[NDArray[Any], tuple[Any, ...]]:
