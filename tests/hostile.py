@@ -23,7 +23,6 @@ from succinct import (
     ItemMap,
     KeyTable,
     LoudsTrie,
-    StepMap,
     beam_search,
     format,
     load,
