@@ -237,3 +237,29 @@ def test_searches_over_names(names):
     oracle = SortedKeys.from_flat(names.tokens, names.offsets)
     indexes = [LibraryIndex(index) for index in names.indexes.values()]
     check_searches(indexes, oracle, neighbours, n_steps=8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "most"), [("geonames_600k", 40.5), ("ncbi_taxa_600k", 45.8)])
+def test_names_get_tails(shared_data, tmp_path, name, most):
+    """The sizes of whole files; marisa-trie needs 50.0 and 55.3 bits a key for the same tokens."""
+    from succinct import KeyTable, StepMap
+
+    pytest.importorskip("tiktoken")
+    ranks = shared_data / "cl100k_base.tiktoken.xz"
+    keys = KeyTable.from_lines(shared_data / f"{name}.txt.xz", ranks, key_ids=False)
+    index = StepMap.build(keys, path=tmp_path / "index")
+    assert index.has_tail
+    assert 8 * (tmp_path / "index").stat().st_size / keys.n_keys <= most
+    plain = StepMap.build(keys, tail=False)
+    assert plain.nbytes == index.info()["tails"]["nbytes_plain"]
+    numbers = index.key_ids(keys)
+    assert (numbers == index.from_table_ids(np.arange(keys.n_keys))).all()
+
+
+@each_semantic_ids
+def test_semantic_ids_get_no_tails(shared_data, name):
+    from succinct import KeyTable, StepMap
+
+    keys = KeyTable.from_sequences(read_items(shared_data, name)[1])
+    assert not StepMap.build(keys).has_tail
