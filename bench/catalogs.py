@@ -95,7 +95,7 @@ def semantic_ids(n: int, seed: int = 1) -> npt.NDArray[np.uint16]:
         prefix = np.zeros(count, dtype=np.uint64)
         for _ in range(_LEVELS):
             rank = np.searchsorted(cumulative, rng.random(count)).astype(np.uint64)
-            mixed = _mix(prefix)
+            mixed = mix(prefix)
             # An odd factor permutes the residues modulo a power of two.
             code = (rank * (mixed | np.uint64(1)) + (mixed >> np.uint64(40))) % np.uint64(_CODES)
             prefix = prefix * np.uint64(_CODES) + code
@@ -106,7 +106,7 @@ def semantic_ids(n: int, seed: int = 1) -> npt.NDArray[np.uint16]:
     return (codes + np.uint64(_CODES) * np.arange(_LEVELS, dtype=np.uint64)).astype(np.uint16)
 
 
-def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     # The finaliser of MurmurHash3 for 64 bits, so that close prefixes differ in all bits.
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)

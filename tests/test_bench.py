@@ -31,6 +31,16 @@ def test_bits_agree_and_are_timed(capsys):
     assert all(row["memory"] > 0 and row["select0_ns"] > 0 for row in ours)
 
 
+def test_masking_agrees_and_is_timed(capsys):
+    # The suite raises where a baseline that is meant to be exact finds other continuations.
+    assert main(["masking", "--quick", "--json"]) == 0
+    steps, others, hook = json.loads(capsys.readouterr().out)["suites"]["masking"]
+    assert {row["ids"] for row in steps["rows"]} == {"skewed", "uniform"}
+    inexact = [row for row in others["rows"] if row["exact"] == "no"]
+    assert all(0 <= row["missed"] <= 1 and 0 <= row["wrong"] <= 1 for row in inexact)
+    assert all(row["us"] > 0 for row in hook["rows"])
+
+
 def test_proposals_agree_and_are_timed(capsys):
     # The suite raises where a baseline that is meant to be exact finds other results.
     assert main(["proposals", "--quick", "--json"]) == 0
