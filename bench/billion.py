@@ -51,7 +51,7 @@ COLUMNS = {
     "lookup_ns": "{:,.0f}",
 }
 _KINDS: dict[str, Callable[..., Index]] = {
-    "StepMap small": lambda keys, **where: StepMap.build(keys, "small", **where),
+    "StepMap small": lambda keys, **where: StepMap.build(keys, "small", False, **where),
     "StepMap packed": lambda keys, **where: StepMap.build(keys, "packed", **where),
     "StepMap sparse": lambda keys, **where: StepMap.build(keys, "sparse", **where),
     "LoudsTrie": lambda keys, **where: LoudsTrie.build(keys, False, **where),
