@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench import billion, large
 from bench.__main__ import SUITES, main
 from bench.baselines.proposals import DictTrie, MarisaInt, MarisaOpt, Setting
 from bench.report import as_text, write_markdown
@@ -117,3 +118,36 @@ def test_page_with_plot(tmp_path):
     first = (tmp_path / "all-times.svg").read_bytes()
     write_markdown(tmp_path, "all", "All", "Why.", {"cores": "2"}, [a_table()])
     assert (tmp_path / "all-times.svg").read_bytes() == first
+
+
+def test_large_tables_are_what_they_say(tmp_path):
+    rows = np.concatenate(list(large.blocks(3000)))
+    table = KeyTable.from_rows(rows)
+    assert table.n_keys == 3000
+    assert (table.tokens == rows.reshape(-1)).all()  # sorted and distinct as they come
+    assert set((rows // large.CODES).T.tolist()[3]) == {3}
+    large.write_rows(tmp_path / "rows.npy", 3000, lambda _: None)
+    assert (np.load(tmp_path / "rows.npy") == rows).all()
+    files = tmp_path / "tokens.npy", tmp_path / "offsets.npy"
+    n_keys, n_tokens = large.write_ragged(*files, 3000, lambda _: None)
+    tokens, offsets = map(np.load, files)
+    ragged = KeyTable.from_flat(tokens, offsets)
+    assert (ragged.n_keys, ragged.n_duplicates) == (n_keys, 0)
+    assert n_tokens == len(tokens)
+    assert (ragged.tokens == tokens).all()
+    assert {len(key) for key in ragged} == {3, 4, 5}
+    prefixes = {tuple(row[:length]) for row in rows.tolist() for length in (3, 4, 5)}
+    assert set(ragged) <= prefixes
+
+
+def test_billion_builds_and_looks_up(capsys, tmp_path):
+    arguments = [str(tmp_path), "-n", "2e3,4e3", "--ragged", "--threads", "1,2", "--json"]
+    assert billion.main([*arguments, "--markdown", str(tmp_path / "page")]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert len(rows) == 2 * 2 * 2 * len(billion._KINDS)
+    assert all(row["file_bytes"] > 0 and row["anonymous_mb"] > 0 for row in rows)
+    sizes = {(row["series"], row["n_keys"]): set() for row in rows}
+    for row in rows:
+        sizes[row["series"], row["n_keys"]].add(row["file_bytes"])
+    assert all(len(found) == 1 for found in sizes.values())
+    assert [path.name for path in tmp_path.iterdir()] == ["page"]

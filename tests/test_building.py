@@ -14,6 +14,7 @@ from succinct import KeyTable, LoudsTrie, StepMap, verify
 from succinct.maps import layout as layouts
 from succinct.trie.passes import Passes
 from tests.strategies import catalogs
+from tests.test_steps import semantic_ids
 
 NAMES = ("bitmap", "joint", "packed", "sparse", "dac", "small", "fast")
 THREADS = range(1, 9)
@@ -129,6 +130,28 @@ def test_numbers_of_threads(cls):
         cls.build(keys, num_threads=0)
     with pytest.raises(TypeError, match="num_threads: expected an int"):
         cls.build(keys, num_threads=1.5)
+
+
+# Whether tails may pay
+
+
+def test_auto_does_without_tails_that_cannot_pay():
+    keys = KeyTable.from_rows(semantic_ids(80_000))
+    tracemalloc.start()
+    index = StepMap.build(keys)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.1 * index.nbytes + 500_000
+    assert "n_tails" not in index.info()["tails"]
+    assert parts(index) == parts(StepMap.build(keys, tail=False))
+    assert StepMap.build(keys, tail=True).nbytes > index.nbytes
+
+
+def test_auto_takes_tails_that_pay():
+    endings = np.random.default_rng(0).integers(0, 5000, (300, 8))
+    rows = [(i % 300, i // 300, *endings[i * 7919 % 300].tolist()) for i in range(80_000)]
+    index = StepMap.build(KeyTable.from_rows(np.array(rows)))
+    assert index.has_tail
 
 
 # Into a file
