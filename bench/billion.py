@@ -32,9 +32,10 @@ TITLE = "Building"
 INTRO = """
 Tables are sorted and lie in memory-mapped files; both passes over the keys are in the times, the
 check that a table is sorted is apart. The index is built in its file (`path=`), and its checksums
-and the flush to the disk count. Anonymous memory is the largest that the whole process was seen to
-have during check and build. Keys are synthetic Semantic IDs in bands of 2048 codes,
-skewed given the prefix; of the ragged ones two in five have three or four tokens.
+and the flush to the disk count. StepMaps are built without tails, LoudsTries without folded chains.
+Anonymous memory is the largest that the whole process was seen to have during check and build. Keys
+are synthetic Semantic IDs in bands of 2048 codes, skewed given the prefix; of the ragged ones two
+in five have three or four tokens.
 """
 COLUMNS = {
     "index": "{}",
