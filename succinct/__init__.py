@@ -2,6 +2,7 @@
 
 from succinct.bits import BitVector, EliasFano, PackedArray
 from succinct.decode import (
+    BeamDecoder,
     BeamResult,
     Candidates,
     FilterStep,
@@ -24,6 +25,7 @@ from succinct.trie import LoudsTrie
 
 __all__ = [
     "DEAD",
+    "BeamDecoder",
     "BeamResult",
     "BitVector",
     "Candidates",

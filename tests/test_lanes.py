@@ -151,7 +151,7 @@ def test_hostile_contents_stay_inside_the_arrays(catalog, random):
         grown = []
         for state in frontier:
             first, count = lanes.child_range(broken, state)
-            assert lanes.has_children(broken, state) == (count > 0)
+            assert lanes.has_children(broken, state) or count == 0
             for k in range(count):
                 token, child = lanes.nth_child(broken, state, first, k)
                 lanes.find_child(broken, state, first, count, token)

@@ -1,6 +1,7 @@
 """Decoding constrained by an index."""
 
 from succinct.decode.beam import beam_search
+from succinct.decode.decoder import BeamDecoder
 from succinct.decode.filtering import Choice, FilterStep, filter_step
 from succinct.decode.masking import Candidates, PaddedCandidates, candidates, constrain
 from succinct.decode.metrics import overlap, recall
@@ -8,6 +9,7 @@ from succinct.decode.plan import Plan, calibrate
 from succinct.decode.result import BeamResult, QueryResult
 
 __all__ = [
+    "BeamDecoder",
     "BeamResult",
     "Candidates",
     "Choice",

@@ -10,7 +10,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from succinct.bits import lanes as bit_lanes
-from succinct.decode import _engine, _masking
+from succinct.decode import _engine, _masking, eligibility
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -28,11 +28,11 @@ def _popcount(word: Any) -> Any:
     return _count_ones(word)
 
 
-def _jit(function: FunctionType, inline: bool, cache: bool) -> Any:
+def _jit(function: FunctionType, inline: bool, bare: bool, cache: bool) -> Any:
     # Functions that allocate nothing do without reference counts: these would be atomic
     # operations on counters that all threads share, one for every array that is looked at.
     options: dict[str, Any] = {"nogil": True, "forceinline": inline}
-    if inline:
+    if bare:
         options["_nrt"] = False
     if cache:
         try:
@@ -46,7 +46,16 @@ def _jit(function: FunctionType, inline: bool, cache: bool) -> Any:
 @cache
 def compiled_search(lanes: ModuleType) -> Any:
     """`_engine.search` for the indexes whose navigation is `lanes`."""
-    return compile_function(_engine.search, lanes, _engine.PROTOCOL, _engine.INLINED)
+    return compile_function(_engine.search, lanes, _engine.PROTOCOL, _engine.INLINED, bare=True)
+
+
+@cache
+def compiled_steps(lanes: ModuleType) -> tuple[Any, Any]:
+    """`_engine.advance` and `_engine.report` for the indexes whose navigation is `lanes`."""
+    return (
+        compile_function(_engine.advance, lanes, _engine.PROTOCOL, _engine.INLINED, bare=True),
+        compile_function(_engine.report, lanes, _engine.PROTOCOL, _engine.INLINED, bare=True),
+    )
 
 
 @cache
@@ -63,6 +72,7 @@ def compile_function(
     lanes: ModuleType,
     protocol: tuple[str, ...],
     inlined: tuple[str, ...],
+    bare: bool = False,
 ) -> Any:
     """Compile `function` for the indexes whose navigation is `lanes`.
 
@@ -77,6 +87,8 @@ def compile_function(
         Global names of `function` and its callees to be taken from `lanes`.
     inlined : tuple of str
         Further callees to inline; they must not allocate.
+    bare : bool
+        Whether no callee allocates.
 
     Returns
     -------
@@ -93,15 +105,16 @@ def compile_function(
     bound = {name: getattr(lanes, name) for name in protocol}
     sources = hashlib.sha256()
     done: dict[Callable[..., Any], Any] = {bit_lanes.popcount: _popcount}
-    top = _specialise(function, bound, inlined, done, sources)
+    top = _specialise(function, bound, inlined, bare, done, sources)
     top.__qualname__ = f"{top.__name__}_{sources.hexdigest()[:16]}"
-    return _jit(top, inline=False, cache=True)
+    return _jit(top, inline=False, bare=False, cache=True)
 
 
 def _specialise(
     function: Any,
     bound: Mapping[str, Any],
     inlined: tuple[str, ...],
+    bare: bool,
     done: dict[Any, Any],
     sources: Any,
 ) -> FunctionType:
@@ -116,10 +129,12 @@ def _specialise(
                 sources.update(f"{name}={callee!r}".encode())
             continue
         if callee not in done:
-            inline = callee.__module__.endswith(".lanes") or name in inlined
-            compiled = _specialise(callee, bound, inlined, done, sources)
-            sources.update(f"{name} {inline}".encode())
-            done[callee] = _jit(compiled, inline, cache=False)
+            light = callee.__module__.endswith(".lanes") or name in inlined
+            # Long ones that are called rarely would only make compilation slow.
+            inline = light and name not in eligibility.PROTOCOL
+            compiled = _specialise(callee, bound, inlined, bare, done, sources)
+            sources.update(f"{name} {inline} {light or bare}".encode())
+            done[callee] = _jit(compiled, inline, light or bare, cache=False)
         namespace[name] = done[callee]
     copy = FunctionType(code, namespace, function.__name__, function.__defaults__)
     copy.__module__ = function.__module__

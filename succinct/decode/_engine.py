@@ -3,21 +3,30 @@
 Plain Python functions, compiled by `_compile` for the lanes module of one kind of index. The
 integer rules of `succinct.bits.lanes` apply.
 
-Scores are compared as unsigned integers (`_order32`, `_order64`), so that one radix selection and
-one radix sort serve frontier and results. Ties fall to the candidate that was found first, and
-candidates are found in the order of step, parent and token; that is the order of the contract.
+A step is `expand`, which finds the candidates of consecutive rows (beams) of a request, and
+`select`, which makes the best of them the next rows. Candidates are found in the order of parent
+and token, so rows that are expanded in several parts give the same as in one.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from succinct.bits.lanes import BitLanes
-from succinct.decode import eligibility
-from succinct.decode.eligibility import is_eligible, reaches_eligible
+from succinct.decode import _select, eligibility
+from succinct.decode._select import (
+    Scratch,
+    keep_best,
+    order32,
+    order64,
+    sort_descending,
+    unorder32,
+)
+from succinct.decode.eligibility import eligible_beyond, is_eligible, reaches_eligible
 from succinct.trie.lanes import (
     child_range,
+    extensions,
     find_child,
     has_children,
     is_terminal,
@@ -31,145 +40,79 @@ PROTOCOL = (
     "find_child",
     "has_children",
     "is_terminal",
-    "key_number",
     "listing_cost",
     "nth_child",
     *eligibility.PROTOCOL,
 )
-# Called for every child or candidate; they allocate nothing.
-INLINED = ("_order32", "_order64", "_rank_of", "_slot", "_unorder32", *eligibility.INLINED)
+# Called for every child or candidate.
+INLINED = ("_lookup", "_slot", *_select.INLINED, *eligibility.INLINED)
+
+# What the logprobs of a row stand beside: the tokens that all rows share, tokens of its own, or
+# every token of the vocabulary in turn.
+SHARED, OWN, DENSE = range(3)
 
 _DEAD = np.uint64(0xFFFFFFFFFFFFFFFF)
 _LARGEST = np.uint64(0xFFFFFFFFFFFFFFFF)
 _HASH = np.uint64(0x9E3779B1)
-_SMALL_SORT = 24
-
-_Keys = NDArray[np.uint64]
 
 
-def _order32(score: np.float32) -> np.uint64:
-    """Unsigned integer that grows with `score`; -0.0 and 0.0 give the same."""
-    bits = np.uint64(np.float32(score + np.float32(0.0)).view(np.uint32))
-    if bits >> np.uint64(31):
-        return np.uint64(bits ^ np.uint64(0xFFFFFFFF))
-    return np.uint64(bits | np.uint64(0x80000000))
+class Proposals(NamedTuple):
+    """Log-probabilities of one step.
 
-
-def _unorder32(key: np.uint64) -> np.float32:
-    """The score that `_order32` made `key` of."""
-    if key >> np.uint64(31):
-        return np.uint32(key & np.uint64(0x7FFFFFFF)).view(np.float32)
-    return np.uint32(key ^ np.uint64(0xFFFFFFFF)).view(np.float32)
-
-
-def _order64(score: np.float64) -> np.uint64:
-    """As `_order32`, for float64."""
-    bits = np.float64(score + np.float64(0.0)).view(np.uint64)
-    if bits >> np.uint64(63):
-        return np.uint64(bits ^ _LARGEST)
-    return np.uint64(bits | np.uint64(0x8000000000000000))
-
-
-def _keep_best(keys: _Keys, n: int, keep: int, chosen: NDArray[np.int64]) -> np.uint64:
-    """Put the indices of the `keep` largest of ``keys[:n]`` into `chosen`, in ascending order.
-
-    Of equal keys those with the lower index are chosen. Returns the smallest chosen key.
-    Radix selection from the highest byte down: O(n) whatever the keys are. 0 < keep <= n.
+    Attributes
+    ----------
+    tokens : uint32 array [lines, K]
+        Ascend strictly within a line; not looked at if every token has its log-probability.
+    logprobs : float32 array [lines, K]
+    counts : int64 array [lines]
+        How many of each line count.
     """
-    counts = np.zeros(256, np.int64)
-    prefix = np.uint64(0)
-    mask = np.uint64(0)
-    wanted = keep
-    for byte in range(8):
-        shift = np.uint64(56 - 8 * byte)
-        counts[:] = 0
-        for i in range(n):
-            if keys[i] & mask == prefix:
-                counts[np.int64((keys[i] >> shift) & np.uint64(255))] += 1
-        digit = 255
-        while counts[digit] < wanted:
-            wanted -= counts[digit]
-            digit -= 1
-        prefix |= np.uint64(digit) << shift
-        mask |= np.uint64(255) << shift
-        if counts[digit] == wanted:
-            # All that begin so are in: the bytes below do not matter.
-            break
-    found = 0
-    ties = wanted
-    least = _LARGEST
-    for i in range(n):
-        start = keys[i] & mask
-        if start > prefix or (start == prefix and ties > 0):
-            if start == prefix:
-                ties -= 1
-            chosen[found] = i
-            found += 1
-            least = min(least, keys[i])
-    return np.uint64(least)
+
+    tokens: NDArray[np.uint32]
+    logprobs: NDArray[np.float32]
+    counts: NDArray[np.int64]
 
 
-def _sort_descending(
-    keys: _Keys, chosen: NDArray[np.int64], n: int, spare: NDArray[np.int64]
-) -> None:
-    """Sort ``chosen[:n]`` by ``keys[chosen]``, largest first, equal keys in the order given."""
-    if n <= _SMALL_SORT:
-        for i in range(1, n):
-            moving = chosen[i]
-            j = i
-            while j > 0 and keys[chosen[j - 1]] < keys[moving]:
-                chosen[j] = chosen[j - 1]
-                j -= 1
-            chosen[j] = moving
-        return
-    counts = np.zeros((8, 256), np.int64)
-    for i in range(n):
-        key = keys[chosen[i]]
-        for byte in range(8):
-            counts[byte, np.int64((key >> np.uint64(8 * byte)) & np.uint64(255))] += 1
-    for byte in range(8):
-        shift = np.uint64(8 * byte)
-        if counts[byte, np.int64((keys[chosen[0]] >> shift) & np.uint64(255))] == n:
-            continue
-        start = 0
-        for digit in range(255, -1, -1):
-            count = counts[byte, digit]
-            counts[byte, digit] = start
-            start += count
-        for i in range(n):
-            digit = np.int64((keys[chosen[i]] >> shift) & np.uint64(255))
-            spare[counts[byte, digit]] = chosen[i]
-            counts[byte, digit] += 1
-        chosen[:n] = spare[:n]
+class Candidates(NamedTuple):
+    """Candidates for the next rows.
+
+    Attributes
+    ----------
+    keys : uint64 array
+        `order32` of their sums.
+    states : uint64 array
+    parents : int32 array
+        Rank of the row that they continue, within the request.
+    tokens : uint32 array
+    """
+
+    keys: NDArray[np.uint64]
+    states: NDArray[np.uint64]
+    parents: NDArray[np.int32]
+    tokens: NDArray[np.uint32]
 
 
-def _slot(token: np.int64, bits: int) -> np.int64:
-    """Home of `token` in a hash table of 2**bits places."""
-    mixed = (np.uint64(token) * _HASH) & np.uint64(0xFFFFFFFF)
-    return np.int64(mixed >> np.uint64(32 - bits))
+class Found(NamedTuple):
+    """Keys that were found.
 
+    Attributes
+    ----------
+    keys : uint64 array
+        `order64` of their scores.
+    states : uint64 array
+    sums : float32 array
+    steps, parents : int32 arrays
+        Step in which it was found, and rank of the row that it continued then.
+    tokens : uint32 array
+        The last of each.
+    """
 
-def _fill_table(tokens: NDArray[np.uint32], n: int, table: NDArray[np.int32], bits: int) -> None:
-    """Hash table (linear probing) from a token to its rank + 1 among ``tokens[:n]``."""
-    table[: 1 << bits] = 0
-    for rank in range(n):
-        at = _slot(np.int64(tokens[rank]), bits)
-        while table[at] != 0:
-            at = (at + 1) & ((1 << bits) - 1)
-        table[at] = rank + 1
-
-
-def _rank_of(
-    token: np.int64, tokens: NDArray[np.uint32], table: NDArray[np.int32], bits: int
-) -> int:
-    """Rank of `token` among the tokens of the table, or -1."""
-    at = _slot(token, bits)
-    while table[at] != 0:
-        rank = table[at] - 1
-        if np.int64(tokens[rank]) == token:
-            return int(rank)
-        at = (at + 1) & ((1 << bits) - 1)
-    return -1
+    keys: NDArray[np.uint64]
+    states: NDArray[np.uint64]
+    sums: NDArray[np.float32]
+    steps: NDArray[np.int32]
+    parents: NDArray[np.int32]
+    tokens: NDArray[np.uint32]
 
 
 def _bit_length(n: int) -> int:
@@ -180,27 +123,412 @@ def _bit_length(n: int) -> int:
     return bits
 
 
-def _grown(array: Any, size: int) -> Any:
-    """Copy of `array` with at least `size` places."""
-    larger = np.empty(max(size, 2 * array.shape[0]), array.dtype)
-    larger[: array.shape[0]] = array
-    return larger
+def table_size(n: int) -> int:
+    """Places that the hash table of `n` tokens needs."""
+    return 1 << _bit_length(4 * n)
+
+
+def _slot(token: np.int64, bits: int) -> np.int64:
+    """Home of `token` in a hash table of 2**bits places."""
+    mixed = (np.uint64(token) * _HASH) & np.uint64(0xFFFFFFFF)
+    return np.int64(mixed >> np.uint64(32 - bits))
+
+
+def _fill_table(tokens: NDArray[np.uint32], line: int, n: int, table: NDArray[np.int32]) -> int:
+    """Hash table (linear probing) from a token to its rank + 1 among ``tokens[line, :n]``.
+
+    Returns the bits of its size.
+    """
+    bits = _bit_length(4 * n)
+    for at in range(1 << bits):
+        table[at] = 0
+    for rank in range(n):
+        at = _slot(np.int64(tokens[line, rank]), bits)
+        while table[at] != 0:
+            at = (at + 1) & ((1 << bits) - 1)
+        table[at] = rank + 1
+    return bits
+
+
+def _lookup(
+    mode: int,
+    token: np.int64,
+    tokens: NDArray[np.uint32],
+    line: int,
+    n: int,
+    table: NDArray[np.int32],
+    bits: int,
+) -> np.int64:
+    """Rank of `token` among the `n` of a line, or -1."""
+    if mode == SHARED:
+        at = _slot(token, bits)
+        while table[at] != 0:
+            rank = np.int64(table[at]) - 1
+            if np.int64(tokens[line, rank]) == token:
+                return np.int64(rank)
+            at = (at + 1) & ((1 << bits) - 1)
+        return np.int64(-1)
+    if mode == DENSE:
+        return np.int64(token if token < n else -1)
+    low = np.int64(0)
+    high = np.int64(n)
+    while low < high:
+        middle = (low + high) >> 1
+        if np.int64(tokens[line, middle]) < token:
+            low = middle + 1
+        else:
+            high = middle
+    if low < n and np.int64(tokens[line, low]) == token:
+        return np.int64(low)
+    return np.int64(-1)
+
+
+def _shrink_candidates(
+    candidates: Candidates, base: int, n: int, keep: int, scratch: Scratch
+) -> np.uint64:
+    """Keep the best of ``[base, base + n)``, in their order; the smallest key kept."""
+    least = keep_best(candidates.keys, base, n, keep, 4, scratch)
+    for i in range(keep):
+        j = scratch.chosen[i]
+        candidates.keys[base + i] = candidates.keys[j]
+        candidates.states[base + i] = candidates.states[j]
+        candidates.parents[base + i] = candidates.parents[j]
+        candidates.tokens[base + i] = candidates.tokens[j]
+    return np.uint64(least)
+
+
+def _move_found(source: Found, j: int, target: Found, i: int) -> None:
+    target.keys[i] = source.keys[j]
+    target.states[i] = source.states[j]
+    target.sums[i] = source.sums[j]
+    target.steps[i] = source.steps[j]
+    target.parents[i] = source.parents[j]
+    target.tokens[i] = source.tokens[j]
+
+
+def _shrink_found(found: Found, base: int, n: int, keep: int, scratch: Scratch) -> np.uint64:
+    """As `_shrink_candidates`, for results."""
+    least = keep_best(found.keys, base, n, keep, 8, scratch)
+    for i in range(keep):
+        _move_found(found, scratch.chosen[i], found, base + i)
+    return np.uint64(least)
+
+
+def expand(
+    index: Any,
+    states: NDArray[np.uint64],
+    sums: NDArray[np.float32],
+    origin: int,
+    first: int,
+    end: int,
+    mode: int,
+    proposals: Proposals,
+    line: int,
+    min_token_logprob: np.float32,
+    min_logprob: np.float32,
+    factor: np.float64,
+    step: int,
+    width: int,
+    max_results: int,
+    allowed: BitLanes,
+    offset: np.int64,
+    table: NDArray[np.int32],
+    scratch: Scratch,
+    candidates: Candidates,
+    base: int,
+    found: Found,
+    found_base: int,
+    n_found: int,
+    found_bound: np.uint64,
+) -> Any:
+    """Find the candidates and results among the children of rows [first, end).
+
+    Parameters
+    ----------
+    index : namedtuple
+        Arrays of the index.
+    states, sums : arrays
+        Of all rows. Those of the request begin at `origin` and come best first.
+    mode, proposals, line
+        If the mode is SHARED, `line` is that of all rows; otherwise a row is its own.
+    min_token_logprob, min_logprob : float32
+        Log-probabilities, and sums with them, must be larger.
+    factor : float64
+        What to multiply sums of this length by.
+    width : int
+        Most candidates that are of use; 0 after the last step.
+    max_results : int
+    allowed, offset
+        Eligible keys; see `eligibility`.
+    table : array
+        Room for `table_size` of the shared tokens.
+    scratch : Scratch
+        For ``max(2 * width, 2 * max_results)`` keys.
+    candidates, base
+        Are written to from `base` on, ``2 * width`` places at most.
+    found, found_base, n_found, found_bound
+        Are added to the `n_found` at `found_base`, of which there are less than
+        ``2 * max_results``; they need a larger key than `found_bound`.
+
+    Returns
+    -------
+    candidates, results, bound of results
+    """
+    n_candidates = 0
+    n = np.int64(0)
+    bits = 0
+    best = np.float32(np.inf)
+    if mode == SHARED:
+        n = proposals.counts[line]
+        if n == 0:
+            return n_candidates, n_found, found_bound
+        bits = _fill_table(proposals.tokens, line, n, table)
+        best = proposals.logprobs[line, 0]
+        for rank in range(1, n):
+            best = max(best, proposals.logprobs[line, rank])
+    # Candidates need a larger key.
+    bound = _LARGEST if width == 0 else np.uint64(0)
+    known_first = np.int64(0)
+    known_end = np.int64(0)
+    for row in range(first, end):
+        state = states[row]
+        row_sum = sums[row]
+        # Sums cannot be larger than this from here on: neither this row's nor, since rows come
+        # best first, those of the rows behind it.
+        top = np.float32(row_sum + best)
+        if not top > min_logprob:
+            break
+        if order32(top) <= bound and order64(np.float64(top) * factor) <= found_bound:
+            break
+        if mode != SHARED:
+            line = row
+            n = proposals.counts[line]
+        first_child, count = child_range(index, state)
+        listing = count * listing_cost(index, state)
+        if mode == OWN:
+            listing += count * _bit_length(n)
+        lists = mode == DENSE or listing <= n * 2 or listing <= n * _bit_length(count)
+        if offset >= 0:
+            known_first, known_end = extensions(index, state)
+        trials = count if lists else n
+        for trial in range(trials):
+            child = _DEAD
+            rank = np.int64(trial)
+            if lists:
+                token, child = nth_child(index, state, first_child, trial)
+                rank = _lookup(mode, token, proposals.tokens, line, n, table, bits)
+                if rank < 0 or child == _DEAD:
+                    continue
+            value = proposals.logprobs[line, rank]
+            total = np.float32(row_sum + value)
+            # Also false for NaN.
+            if not (value > min_token_logprob and total > min_logprob):
+                continue
+            key = order32(total)
+            found_key = order64(np.float64(total) * factor)
+            if key <= bound and found_key <= found_bound:
+                continue
+            if not lists:
+                token = np.int64(proposals.tokens[line, rank])
+                child = find_child(index, state, first_child, count, token)
+                if child == _DEAD:
+                    continue
+            if key > bound and has_children(index, child):
+                if offset >= 0:
+                    # In a chain the keys beyond stay the same, and one of them is eligible.
+                    low, high = extensions(index, child)
+                    if not (low == known_first and high == known_end) and not eligible_beyond(
+                        index, low, high, allowed, offset
+                    ):
+                        key = np.uint64(0)
+                if key > bound:
+                    at = base + n_candidates
+                    candidates.keys[at] = key
+                    candidates.states[at] = child
+                    candidates.parents[at] = row - origin
+                    candidates.tokens[at] = np.uint32(token)
+                    n_candidates += 1
+                    if n_candidates == 2 * width:
+                        bound = _shrink_candidates(candidates, base, n_candidates, width, scratch)
+                        n_candidates = width
+            if (
+                found_key > found_bound
+                and is_terminal(index, child)
+                and is_eligible(index, child, allowed, offset)
+            ):
+                at = found_base + n_found
+                found.keys[at] = found_key
+                found.states[at] = child
+                found.sums[at] = total
+                found.steps[at] = step
+                found.parents[at] = row - origin
+                found.tokens[at] = np.uint32(token)
+                n_found += 1
+                if n_found == 2 * max_results:
+                    found_bound = _shrink_found(found, found_base, n_found, max_results, scratch)
+                    n_found = max_results
+    return n_candidates, n_found, found_bound
+
+
+def select(
+    candidates: Candidates,
+    base: int,
+    n: int,
+    width: int,
+    scratch: Scratch,
+    states: NDArray[np.uint64],
+    sums: NDArray[np.float32],
+    row: int,
+    parents: NDArray[np.int32],
+    tokens: NDArray[np.uint32],
+    note: int,
+) -> int:
+    """Make the best of the candidates ``[base, base + n)`` the rows from `row` on.
+
+    Their parents and tokens are noted from `note` on. Returns how many there are.
+    """
+    if n > width:
+        keep_best(candidates.keys, base, n, width, 4, scratch)
+        n = width
+    else:
+        for i in range(n):
+            scratch.chosen[i] = base + i
+    sort_descending(candidates.keys, n, 4, scratch)
+    for i in range(n):
+        j = scratch.chosen[i]
+        states[row + i] = candidates.states[j]
+        sums[row + i] = unorder32(candidates.keys[j])
+        parents[note + i] = candidates.parents[j]
+        tokens[note + i] = candidates.tokens[j]
+    return n
+
+
+def new_candidates(size: int) -> Candidates:
+    """Room for `size` of them."""
+    return Candidates(
+        np.empty(size, np.uint64),
+        np.empty(size, np.uint64),
+        np.empty(size, np.int32),
+        np.empty(size, np.uint32),
+    )
+
+
+def new_found(size: int) -> Found:
+    """Room for `size` of them."""
+    return Found(
+        np.empty(size, np.uint64),
+        np.empty(size, np.uint64),
+        np.empty(size, np.float32),
+        np.empty(size, np.int32),
+        np.empty(size, np.int32),
+        np.empty(size, np.uint32),
+    )
+
+
+class Notes(NamedTuple):
+    """The paths to all rows of one request.
+
+    Attributes
+    ----------
+    starts : int64 array [steps + 1]
+        The rows that were made in step s are noted from ``starts[s]`` on.
+    parents : int32 array
+        Rank of the row before.
+    tokens : uint32 array
+    """
+
+    starts: NDArray[np.int64]
+    parents: NDArray[np.int32]
+    tokens: NDArray[np.uint32]
+
+
+class Output(NamedTuple):
+    """Results of requests, each's best first.
+
+    Attributes
+    ----------
+    counts : int64 array [requests]
+        How many there are; the rest of a request's places is not written to.
+    sums : float32, numbers : int64, states : uint64, lengths : int64 arrays [requests, places]
+    tokens : uint32 array [requests, places, steps]
+    """
+
+    counts: NDArray[np.int64]
+    sums: NDArray[np.float32]
+    numbers: NDArray[np.int64]
+    states: NDArray[np.uint64]
+    lengths: NDArray[np.int64]
+    tokens: NDArray[np.uint32]
+
+
+def new_output(requests: int, places: int, steps: int) -> Output:
+    """Room for results."""
+    shape = requests, places
+    return Output(
+        np.zeros(requests, np.int64),
+        np.empty(shape, np.float32),
+        np.empty(shape, np.int64),
+        np.empty(shape, np.uint64),
+        np.empty(shape, np.int64),
+        np.empty((*shape, steps), np.uint32),
+    )
+
+
+def trace(
+    index: Any,
+    found: Found,
+    base: int,
+    n: int,
+    max_results: int,
+    notes: Notes,
+    scratch: Scratch,
+    out: Output,
+    request: int,
+) -> None:
+    """Write the best of the `n` results at `base`, and the paths to them."""
+    if n > max_results:
+        keep_best(found.keys, base, n, max_results, 8, scratch)
+        n = max_results
+    else:
+        for i in range(n):
+            scratch.chosen[i] = base + i
+    sort_descending(found.keys, n, 8, scratch)
+    out.counts[request] = n
+    for i in range(n):
+        j = scratch.chosen[i]
+        step = np.int64(found.steps[j])
+        out.sums[request, i] = found.sums[j]
+        out.numbers[request, i] = key_number(index, found.states[j])
+        out.states[request, i] = found.states[j]
+        out.lengths[request, i] = step + 1
+        out.tokens[request, i, step] = found.tokens[j]
+        row = np.int64(found.parents[j])
+        while step > 0:
+            step -= 1
+            place = notes.starts[step] + row
+            out.tokens[request, i, step] = notes.tokens[place]
+            row = np.int64(notes.parents[place])
 
 
 def search(
     index: Any,
     root: np.uint64,
-    tokens: NDArray[np.uint32],
-    logprobs: NDArray[np.float32],
-    counts: NDArray[np.int64],
+    proposals: Proposals,
     widths: NDArray[np.int64],
     min_logprob: np.float32,
     factors: NDArray[np.float64],
     max_results: int,
-    result_room: int,
     allowed: BitLanes,
     offsets: NDArray[np.int64],
-) -> Any:
+    states: NDArray[np.uint64],
+    sums: NDArray[np.float32],
+    table: NDArray[np.int32],
+    scratch: Scratch,
+    candidates: Candidates,
+    found: Found,
+    notes: Notes,
+    out: Output,
+) -> None:
     """Search for every query.
 
     Parameters
@@ -209,230 +537,182 @@ def search(
         Arrays of the index.
     root : uint64
         State to start from; has children.
-    tokens, logprobs : arrays [Q, T, K]
-        Proposals; of step t of query q the first ``counts[q, t]`` count. Tokens ascend strictly.
-    counts : array [Q, T]
+    proposals : Proposals
+        Those of step t of query q on line ``q * T + t``.
     widths : array [T]
-        Most states to keep after each step; with the widest, `widths` times K is below 2**32.
+        Most states to keep after each step.
     min_logprob : float32
         Sums must be larger.
     factors : array [T + 1]
         What to multiply sums by, for every length.
     max_results : int
         For each query.
-    result_room : int
-        ``2 * max_results``, or less if a query cannot find that many keys.
     allowed : BitLanes
         Eligible keys.
     offsets : array [Q]
         Where those of each query begin; negative for every key.
-
-    Returns
-    -------
-    tuple of arrays
-        results of each query; then for the results of all queries, best first: score, sum,
-        key number, state and length; then their tokens.
+    states, sums, table, scratch, candidates, found, notes
+        Room to work in: for the widest step, `table_size` of the proposals, twice the widest step
+        and twice the results.
+    out : Output
+        Is written to.
     """
-    n_queries, n_steps, n_proposals = tokens.shape
-    n_results = np.zeros(n_queries, np.int64)
-    out = 0
-    out_scores = np.empty(16, np.float64)
-    out_sums = np.empty(16, np.float32)
-    out_numbers = np.empty(16, np.int64)
-    out_states = np.empty(16, np.uint64)
-    out_lengths = np.empty(16, np.int64)
-    out_end = 0
-    out_tokens = np.empty(64, np.uint32)
-
-    widest = 1
-    for step in range(n_steps):
-        widest = max(widest, widths[step])
-    # Where each step's winners are noted: proposal taken and place of the parent before it.
-    starts = np.zeros(n_steps + 1, np.int64)
-    for step in range(n_steps):
-        starts[step + 1] = starts[step] + widths[step]
-    winner_tokens = np.empty(starts[n_steps], np.uint32)
-    winner_parents = np.empty(starts[n_steps], np.int32)
-
-    beam_states = np.empty(widest, np.uint64)
-    beam_sums = np.empty(widest, np.float32)
-    # Candidates: with twice the places needed, selecting costs O(1) for each.
-    room = 2 * widest
-    keys = np.empty(room, np.uint64)
-    states = np.empty(room, np.uint64)
-    chosen = np.empty(room, np.int64)
-    spare = np.empty(room, np.int64)
-
-    # As large as they can get from the start, which takes memory only when they are written to:
-    # an array variable that the loops below assigned to would be reference-counted in each round.
-    result_keys = np.empty(result_room, np.uint64)
-    result_states = np.empty(result_room, np.uint64)
-    result_sums = np.empty(result_room, np.float32)
-    result_steps = np.empty(result_room, np.int32)
-    result_parents = np.empty(result_room, np.int64)
-    result_tokens = np.empty(result_room, np.uint32)
-    result_chosen = np.empty(result_room, np.int64)
-    result_spare = np.empty(result_room, np.int64)
-
-    most_bits = _bit_length(4 * n_proposals)
-    table = np.zeros(1 << most_bits, np.int32)
-
-    for query in range(n_queries):
+    n_steps = widths.shape[0]
+    lowest = np.float32(-np.inf)
+    for query in range(offsets.shape[0]):
         offset = offsets[query]
-        beams = np.int64(reaches_eligible(index, root, allowed, offset))
-        beam_states[0] = root
-        beam_sums[0] = np.float32(0.0)
-        results = 0
-        result_bound = np.uint64(0)
+        rows = np.int64(reaches_eligible(index, root, allowed, offset))
+        states[0] = root
+        sums[0] = np.float32(0.0)
+        n_found = np.int64(0)
+        bound = np.uint64(0)
         for step in range(n_steps):
-            n = counts[query, step]
-            if beams == 0 or n == 0:
+            if rows == 0:
                 break
-            step_tokens = tokens[query, step]
-            step_logprobs = logprobs[query, step]
-            factor = factors[step + 1]
-            bits = _bit_length(4 * n)
-            _fill_table(step_tokens, n, table, bits)
-            best = step_logprobs[0]
-            for rank in range(1, n):
-                best = max(best, step_logprobs[rank])
-            width = widths[step]
-            found = 0
-            # Candidates for the frontier need a larger key; after the last step there is none.
-            bound = _LARGEST if step + 1 == n_steps else np.uint64(0)
-            for beam in range(beams):
-                state = beam_states[beam]
-                beam_sum = beam_sums[beam]
-                # Sums cannot be larger than this from here on: neither this beam's nor, since
-                # beams come best first, those of the beams behind it.
-                top = np.float32(beam_sum + best)
-                if not top > min_logprob:
-                    break
-                if ((_order32(top) << np.uint64(32)) | np.uint64(0xFFFFFFFF)) <= bound and _order64(
-                    np.float64(top) * factor
-                ) <= result_bound:
-                    break
-                first, count = child_range(index, state)
-                cost = count * listing_cost(index, state)
-                probe = cost <= n * 2 or cost <= n * _bit_length(count)
-                trials = count if probe else n
-                for trial in range(trials):
-                    child = _DEAD
-                    rank = trial
-                    if probe:
-                        token, child = nth_child(index, state, first, trial)
-                        rank = _rank_of(token, step_tokens, table, bits)
-                        if rank < 0 or child == _DEAD:
-                            continue
-                    total = np.float32(beam_sum + step_logprobs[rank])
-                    if not total > min_logprob:
-                        continue
-                    place = np.uint64(beam * n + rank) ^ np.uint64(0xFFFFFFFF)
-                    key = (_order32(total) << np.uint64(32)) | place
-                    result_key = _order64(np.float64(total) * factor)
-                    if key <= bound and result_key <= result_bound:
-                        continue
-                    if not probe:
-                        token = np.int64(step_tokens[rank])
-                        child = find_child(index, state, first, count, token)
-                        if child == _DEAD:
-                            continue
-                    if (
-                        key > bound
-                        and has_children(index, child)
-                        and reaches_eligible(index, child, allowed, offset)
-                    ):
-                        keys[found] = key
-                        states[found] = child
-                        found += 1
-                        if found == 2 * width:
-                            bound = _keep_best(keys, found, width, chosen)
-                            found = width
-                            for i in range(width):
-                                keys[i] = keys[chosen[i]]
-                                states[i] = states[chosen[i]]
-                    if (
-                        result_key > result_bound
-                        and is_terminal(index, child)
-                        and is_eligible(index, child, allowed, offset)
-                    ):
-                        result_keys[results] = result_key
-                        result_states[results] = child
-                        result_sums[results] = total
-                        result_steps[results] = step
-                        result_parents[results] = beam
-                        result_tokens[results] = step_tokens[rank]
-                        results += 1
-                        if results == 2 * max_results:
-                            result_bound = _keep_best(
-                                result_keys, results, max_results, result_chosen
-                            )
-                            results = max_results
-                            for i in range(results):
-                                j = result_chosen[i]
-                                result_keys[i] = result_keys[j]
-                                result_states[i] = result_states[j]
-                                result_sums[i] = result_sums[j]
-                                result_steps[i] = result_steps[j]
-                                result_parents[i] = result_parents[j]
-                                result_tokens[i] = result_tokens[j]
-            if found > width:
-                _keep_best(keys, found, width, chosen)
-                found = width
-            else:
-                for i in range(found):
-                    chosen[i] = i
-            _sort_descending(keys, chosen, found, spare)
-            beams = found
-            start = starts[step]
-            for i in range(beams):
-                key = keys[chosen[i]]
-                place = (key & np.uint64(0xFFFFFFFF)) ^ np.uint64(0xFFFFFFFF)
-                beam = np.int64(place) // n
-                winner_parents[start + i] = beam
-                winner_tokens[start + i] = step_tokens[np.int64(place) - beam * n]
-                beam_states[i] = states[chosen[i]]
-                beam_sums[i] = _unorder32(key >> np.uint64(32))
+            n, n_found, bound = expand(
+                index,
+                states,
+                sums,
+                0,
+                0,
+                rows,
+                SHARED,
+                proposals,
+                query * n_steps + step,
+                lowest,
+                min_logprob,
+                factors[step + 1],
+                step,
+                0 if step + 1 == n_steps else widths[step],
+                max_results,
+                allowed,
+                offset,
+                table,
+                scratch,
+                candidates,
+                0,
+                found,
+                0,
+                n_found,
+                bound,
+            )
+            rows = select(
+                candidates,
+                0,
+                n,
+                widths[step],
+                scratch,
+                states,
+                sums,
+                0,
+                notes.parents,
+                notes.tokens,
+                notes.starts[step],
+            )
+        trace(index, found, 0, n_found, max_results, notes, scratch, out, query)
 
-        if results > max_results:
-            _keep_best(result_keys, results, max_results, result_chosen)
-            results = max_results
-        else:
-            for i in range(results):
-                result_chosen[i] = i
-        _sort_descending(result_keys, result_chosen, results, result_spare)
-        n_results[query] = results
-        if out + results > out_scores.shape[0]:
-            out_scores = _grown(out_scores, out + results)
-            out_sums = _grown(out_sums, out + results)
-            out_numbers = _grown(out_numbers, out + results)
-            out_states = _grown(out_states, out + results)
-            out_lengths = _grown(out_lengths, out + results)
-        for i in range(results):
-            j = result_chosen[i]
-            step = np.int64(result_steps[j])
-            length = step + 1
-            if out_end + length > out_tokens.shape[0]:
-                out_tokens = _grown(out_tokens, out_end + length)
-            out_scores[out] = np.float64(result_sums[j]) * factors[length] + 0.0
-            out_sums[out] = result_sums[j]
-            out_states[out] = result_states[j]
-            out_numbers[out] = key_number(index, result_states[j])
-            out_lengths[out] = length
-            out += 1
-            out_tokens[out_end + step] = result_tokens[j]
-            beam = result_parents[j]
-            while step > 0:
-                step -= 1
-                out_tokens[out_end + step] = winner_tokens[starts[step] + beam]
-                beam = np.int64(winner_parents[starts[step] + beam])
-            out_end += length
-    return (
-        n_results,
-        out_scores[:out],
-        out_sums[:out],
-        out_numbers[:out],
-        out_states[:out],
-        out_lengths[:out],
-        out_tokens[:out_end],
-    )
+
+def advance(
+    index: Any,
+    states: NDArray[np.uint64],
+    sums: NDArray[np.float32],
+    offsets: NDArray[np.int64],
+    first: int,
+    end: int,
+    mode: int,
+    proposals: Proposals,
+    min_token_logprob: np.float32,
+    min_logprob: np.float32,
+    factor: np.float64,
+    step: int,
+    width: int,
+    max_results: int,
+    allowed: BitLanes,
+    eligible: NDArray[np.int64],
+    table: NDArray[np.int32],
+    scratch: Scratch,
+    candidates: Candidates,
+    found: Found,
+    result_room: int,
+    n_found: NDArray[np.int64],
+    bounds: NDArray[np.uint64],
+    new_counts: NDArray[np.int64],
+    new_states: NDArray[np.uint64],
+    new_sums: NDArray[np.float32],
+    parents: NDArray[np.int32],
+    tokens: NDArray[np.uint32],
+) -> None:
+    """One step of requests [first, end), for rows that have log-probabilities of their own.
+
+    Parameters
+    ----------
+    states, sums, offsets
+        Rows; those of request q are ``offsets[q]`` to ``offsets[q + 1]``.
+    eligible : array [requests]
+        Where the eligible keys of each request begin.
+    found, n_found, bounds
+        Results so far; those of request q begin at ``q * result_room``.
+    new_counts, new_states, new_sums, parents, tokens
+        Are written to: the next rows of request q from ``q * width`` on, with the ranks of their
+        parents within the request.
+    """
+    for request in range(first, end):
+        n, n_found[request], bounds[request] = expand(
+            index,
+            states,
+            sums,
+            offsets[request],
+            offsets[request],
+            offsets[request + 1],
+            mode,
+            proposals,
+            0,
+            min_token_logprob,
+            min_logprob,
+            factor,
+            step,
+            width,
+            max_results,
+            allowed,
+            eligible[request],
+            table,
+            scratch,
+            candidates,
+            0,
+            found,
+            request * result_room,
+            n_found[request],
+            bounds[request],
+        )
+        new_counts[request] = select(
+            candidates,
+            0,
+            n,
+            width,
+            scratch,
+            new_states,
+            new_sums,
+            request * width,
+            parents,
+            tokens,
+            request * width,
+        )
+
+
+def report(
+    index: Any,
+    found: Found,
+    result_room: int,
+    n_found: NDArray[np.int64],
+    max_results: int,
+    starts: NDArray[np.int64],
+    parents: NDArray[np.int32],
+    tokens: NDArray[np.uint32],
+    scratch: Scratch,
+    out: Output,
+) -> None:
+    """The results of all requests of a stepwise search; row q of `starts` is for request q."""
+    for request in range(n_found.shape[0]):
+        notes = Notes(starts[request], parents, tokens)
+        base = request * result_room
+        trace(index, found, base, n_found[request], max_results, notes, scratch, out, request)

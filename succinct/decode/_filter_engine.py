@@ -22,7 +22,7 @@ from succinct.bits import lanes as bit_lanes
 from succinct.bits.lanes import BitLanes
 from succinct.decode import eligibility
 from succinct.decode._compile import compile_function
-from succinct.decode._engine import _keep_best, _order32, _sort_descending, _unorder32
+from succinct.decode._select import Scratch, keep_best, order32, sort_descending, unorder32
 from succinct.decode.eligibility import is_eligible, reaches_eligible
 from succinct.trie.lanes import is_terminal
 
@@ -299,7 +299,7 @@ def _least_logit(bound: np.uint64, beam_score: np.float32, norm: np.float32) -> 
     """Logits below this cannot give a score that beats `bound`; rounding is allowed for."""
     if bound == np.uint64(0):
         return _NEGATIVE_INFINITY
-    score = np.float64(_unorder32(bound >> np.uint64(32)))
+    score = np.float64(unorder32(bound >> np.uint64(32)))
     least = score - beam_score + norm
     return np.float32(least - 1e-6 * (abs(score) + abs(beam_score) + abs(norm) + abs(least)))
 
@@ -327,7 +327,7 @@ def select(
     """
     keys = np.empty(room, np.uint64)
     chosen = np.empty(room, np.int64)
-    spare = np.empty(room, np.int64)
+    scratch = Scratch(np.empty(2048, np.int64), chosen, np.empty(room, np.int64))
     firsts = np.empty(len(starts) + 1, np.int64)
     out = 0
     for q in range(len(requests) - 1):
@@ -347,15 +347,13 @@ def select(
                         continue
                     score = np.float32(beam_score + np.float32(value - norm))
                     # Unequal for all slots of a request: the earlier of equal scores is larger.
-                    key = (_order32(score) << np.uint64(32)) | (
-                        _RANK_MASK - np.uint64(first + slot)
-                    )
+                    key = (order32(score) << np.uint64(32)) | (_RANK_MASK - np.uint64(first + slot))
                     if key <= bound or not score > _NEGATIVE_INFINITY:
                         continue
                     keys[found] = key
                     found += 1
                     if found == room:
-                        bound = _keep_best(keys, found, width, chosen)
+                        bound = keep_best(keys, 0, found, width, 8, scratch)
                         for i in range(width):
                             keys[i] = keys[chosen[i]]
                         found = width
@@ -366,11 +364,11 @@ def select(
         if keep == 0:
             continue
         if keep < found:
-            _keep_best(keys, found, keep, chosen)
+            keep_best(keys, 0, found, keep, 8, scratch)
         else:
             for i in range(keep):
                 chosen[i] = i
-        _sort_descending(keys, chosen, keep, spare)
+        sort_descending(keys, keep, 8, scratch)
         for i in range(keep):
             key = keys[chosen[i]]
             place = np.int64(_RANK_MASK - (key & _RANK_MASK))
@@ -382,7 +380,7 @@ def select(
                     low = middle
                 else:
                     high = middle
-            out_scores[out] = _unorder32(key >> np.uint64(32))
+            out_scores[out] = unorder32(key >> np.uint64(32))
             out_rows[out] = low
             out_slots[out] = place - firsts[low]
             out += 1
@@ -433,5 +431,5 @@ class Engine(NamedTuple):
 def engine() -> Engine:
     """Compile everything, or load it from numba's cache."""
     functions = (project, pick, drop_invalid, normalise, select)
-    inlined = ("_order32", "_unorder32", "_least_logit")
+    inlined = ("order32", "unorder32", "_least_logit")
     return Engine(*(compile_function(f, bit_lanes, (), inlined) for f in functions))

@@ -1,5 +1,6 @@
 """Beam search over proposals."""
 
+import itertools
 from collections.abc import Sequence
 from math import inf, isfinite, isnan
 from typing import Any
@@ -10,14 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 from succinct import _args
 from succinct._args import at_least_one
 from succinct._threads import in_threads, parts_of, read_threads
+from succinct.decode import _select
 from succinct.decode.eligibility import Allowed, read_allowed
 from succinct.decode.result import BeamResult
 from succinct.index import Index
 
 # Sorts behind every proposal.
 _ABSENT = np.uint64(2**64 - 1)
-# Ranks of a beam and of a proposal are packed in 32 bits together.
-_MAX_CANDIDATES = 2**32
+# Ranks of beams are kept in 32 bits.
+_MAX_WIDTH = 2**31 - 1
+# Room for the results of the queries that are searched in one go.
+_RESULT_PLACES = 2**24
 
 
 def beam_search(
@@ -125,32 +129,65 @@ def beam_search(
     # Width beyond what can be filled costs no memory.
     possible, candidates = 1, 0
     for step, width in enumerate(widths):
-        if possible * n_proposals >= _MAX_CANDIDATES:
-            raise ValueError(
-                f"step {step}: {possible} beams with {n_proposals} proposals each are too many; "
-                f"expected a product below {_MAX_CANDIDATES}"
-            )
         candidates += possible * n_proposals
         possible = widths[step] = min(width, max(possible * n_proposals, 1), int(index.n_states))
+        if possible > _MAX_WIDTH:
+            raise ValueError(f"step {step}: expected at most {_MAX_WIDTH} beams, got {possible}")
     bits, offsets = read_allowed(allowed, int(index.n_keys), len(ids))
     tokens, sums, counts = _sort_proposals(ids, values, min_token, duplicates)
 
     # Imports numba, which takes longer than most searches.
+    from succinct.decode import _engine
     from succinct.decode._compile import compiled_search
 
     search = compiled_search(index.lanes)
     max_results = min(max_results, int(index.n_keys))
-    result_room = min(2 * max_results, candidates)
-    fixed = (np.array(widths, np.int64), min_sum, factors, max_results, result_room)
+    widest = max(widths, default=1)
+    fixed = (np.array(widths, np.int64), min_sum, factors, max_results, bits)
     arrays = index.lane_arrays()
     root = np.uint64(index.root)
+    starts = np.array([0, *itertools.accumulate(widths)], np.int64)
+    # With twice the places needed, selecting costs O(1) for each candidate. All is as large as it
+    # can get, which takes memory only when it is written to.
+    result_room = min(2 * max_results, candidates)
 
     def search_part(part: slice) -> Any:
-        return search(
-            arrays, root, tokens[part], sums[part], counts[part], *fixed, bits, offsets[part]
+        n_queries = part.stop - part.start
+        lines = n_queries * n_steps
+        out = _engine.new_output(n_queries, min(max_results, candidates), n_steps)
+        search(
+            arrays,
+            root,
+            _engine.Proposals(
+                tokens[part].reshape(lines, n_proposals),
+                sums[part].reshape(lines, n_proposals),
+                counts[part].reshape(lines),
+            ),
+            *fixed,
+            offsets[part],
+            np.empty(widest, np.uint64),
+            np.empty(widest, np.float32),
+            np.empty(_engine.table_size(n_proposals), np.int32),
+            _select.new_scratch(max(2 * widest, result_room)),
+            _engine.new_candidates(2 * widest),
+            _engine.new_found(result_room),
+            _engine.Notes(starts, np.empty(starts[-1], np.int32), np.empty(starts[-1], np.uint32)),
+            out,
         )
+        return packed(out, factors)
 
-    return _joined(in_threads(search_part, parts_of(len(tokens), threads), threads))
+    parts = _small_parts(len(tokens), threads, min(max_results, candidates) * (n_steps + 8))
+    return joined(in_threads(search_part, parts, threads))
+
+
+def _small_parts(n_queries: int, threads: int, places: int) -> list[slice]:
+    """Parts of the queries that need little room for results, of which each takes `places`."""
+    most = max(1, _RESULT_PLACES // max(1, places))
+    return [
+        slice(start, min(start + most, part.stop))
+        for part in parts_of(n_queries, threads)
+        for start in range(part.start, max(part.stop, part.start + 1), most)
+    ]
 
 
 def _number(name: str, value: float) -> float:
@@ -307,7 +344,24 @@ def _gather(
     return np.take_along_axis(values, positions, axis=-1)
 
 
-def _joined(parts: list[Any]) -> BeamResult:
+def packed(out: Any, factors: NDArray[np.float64]) -> tuple[NDArray[Any], ...]:
+    """The results of an engine without the places that it did not need.
+
+    Results of each request; then score, sum, key number, state and length of all of them, and
+    their tokens.
+    """
+    if len(out.counts) == 1:
+        kept: Any = (0, slice(int(out.counts[0])))
+    else:
+        kept = np.arange(out.sums.shape[1]) < out.counts[:, None]
+    sums, lengths, tokens = out.sums[kept], out.lengths[kept], out.tokens[kept]
+    scores = sums.astype(np.float64) * factors[lengths] + 0.0
+    used = np.arange(tokens.shape[1]) < lengths[:, None]
+    return out.counts, scores, sums, out.numbers[kept], out.states[kept], lengths, tokens[used]
+
+
+def joined(parts: Sequence[tuple[NDArray[Any], ...]]) -> BeamResult:
+    """The results of consecutive requests, each part as from `packed`."""
     n_results, scores, sums, numbers, states, lengths, tokens = (
         np.concatenate(columns) if len(columns) > 1 else columns[0]
         for columns in zip(*parts, strict=True)

@@ -55,6 +55,13 @@ def reaches_eligible(index: Any, state: np.uint64, allowed: BitLanes, offset: np
     if offset < 0:
         return True
     first, end = extensions(index, state)
+    return eligible_beyond(index, first, end, allowed, offset)
+
+
+def eligible_beyond(
+    index: Any, first: np.int64, end: np.int64, allowed: BitLanes, offset: np.int64
+) -> bool:
+    """Whether an eligible key lies in what `extensions` of a state gave, or below it."""
     while first < end:
         low, high = key_range(index, first, end)
         if any_eligible(allowed, offset + low, offset + high):

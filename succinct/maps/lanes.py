@@ -494,6 +494,14 @@ def listing_cost(index: StepLanes, state: np.uint64) -> np.int64:
     return np.int64(1)
 
 
+def _goes_on(index: StepLanes, step: _Step, e: np.int64) -> bool:
+    """Whether entry `e` of a step has continuations."""
+    inner = step[_INNER_ROWS]
+    if inner == step[_ENTRIES] or inner == 0:
+        return bool(inner != 0)
+    return get_bit(index.bits, step[_INNER_AT] + e)
+
+
 def has_children(index: StepLanes, state: np.uint64) -> bool:
     """Whether some token continues `state`."""
     if state == _DEAD:
@@ -502,7 +510,10 @@ def has_children(index: StepLanes, state: np.uint64) -> bool:
     if node >= 0:
         return bool(node != 0)
     depth = _depth(index, state)
-    if depth < len(index.table) and _row(index, depth, state) >= 0:
+    if depth == 0:
+        return True
+    step = index.table[depth - 1]
+    if depth < len(index.table) and _goes_on(index, step, np.int64(state) - step[_START]):
         return True
     return bool(_tail_below(index, depth, state) >= 0)
 
@@ -511,17 +522,14 @@ def _is_cut_key(index: StepLanes, depth: np.int64, state: np.uint64) -> bool:
     """Whether a state outside tails is a key of the steps, which may go on in a tail."""
     if depth == 0:
         return False
-    level = depth - 1
-    inner = index.table[level, _INNER_ROWS]
-    if inner == 0:
+    step = index.table[depth - 1]
+    e = np.int64(state) - step[_START]
+    if not _goes_on(index, step, e):
         return True
-    p = _row(index, depth, state)
-    if p < 0:
-        return True
-    final = index.table[level, _FINAL_KEYS]
-    if final == 0 or final == inner:
+    final = step[_FINAL_KEYS]
+    if final == 0 or final == step[_INNER_ROWS]:
         return bool(final != 0)
-    return get_bit(index.bits, index.table[level, _FINAL_AT] + p)
+    return get_bit(index.bits, step[_FINAL_AT] + _rows_before(index, step, e))
 
 
 def _number(index: StepLanes, depth: np.int64, state: np.uint64) -> np.int64:

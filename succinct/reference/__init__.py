@@ -5,6 +5,7 @@ Nothing here is fast, and nothing imports numpy or another part of the library.
 
 from succinct.reference.beam import Result, beam_search
 from succinct.reference.bits import BitVector, EliasFano, PackedArray
+from succinct.reference.decoder import BeamDecoder
 from succinct.reference.filtering import Continuation, filter_step
 from succinct.reference.masking import Candidates, PaddedCandidates, candidates, constrain
 from succinct.reference.trie import DEAD, Trie
@@ -17,6 +18,7 @@ from succinct.reference.wire import (
 
 __all__ = [
     "DEAD",
+    "BeamDecoder",
     "BitVector",
     "Candidates",
     "Continuation",

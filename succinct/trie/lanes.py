@@ -219,13 +219,13 @@ def listing_cost(trie: LoudsLanes, state: np.uint64) -> np.int64:
 
 
 def has_children(trie: LoudsLanes, state: np.uint64) -> bool:
-    """Whether some token continues `state`."""
+    """Whether some token continues `state`; in a broken file also where none does."""
     node = _node(state)
-    place = _place(state)
     if node >= trie.n_nodes:
         return False
-    if place != 0:
-        return bool(_link(trie, node) + place < trie.tail_length)
+    # What is no key is there only for what continues it.
+    if _place(state) != 0 or not get_bit(trie.terminal, node):
+        return True
     return get_bit(trie.topology, np.int64(select0(trie.topology, node) + 1))
 
 
