@@ -15,38 +15,87 @@ static inline uint64_t rank0_of(const bitvector_t *v, uint64_t i) { return i - b
         return i;                                                                           \
     }
 
+/* ---- Elias-Fano.  Batches go in groups, so that the low bits are fetched while other queries look
+ * at the high ones. */
+
+#define GROUP 32
+
 INLINE uint64_t ef_get(const elias_fano_t *e, uint64_t i, bits_query_t select1) {
     return ((select1(&e->high, i) - i) << e->low.width) | packed_get(&e->low, i);
 }
 
-/* Values smaller than x: those of lower buckets, then those in the bucket of x. `*bit` is where
- * the next value's one is in the high bits, or the zero that ends the bucket. */
-INLINE uint64_t ef_rank(const elias_fano_t *e, uint64_t x, bits_query_t select0, uint64_t *bit) {
-    uint64_t bucket = x >> e->low.width, rest = x & e->low.mask, begin, at;
-    *bit = e->high.length;
-    if (bucket >= e->high.length - e->high.ones) return e->low.length;
-    begin = bucket ? select0(&e->high, bucket - 1) + 1 : 0;
-    /* Buckets are short where values are spread evenly; search the others by halves. */
-    for (at = begin; at < begin + 8; at++)
-        if (!bits_get(&e->high, at) || packed_get(&e->low, at - bucket) >= rest) {
-            *bit = at;
-            return at - bucket;
-        }
-    begin = at;
-    at = bits_next_zero(&e->high, begin);
-    while (begin < at) {
-        uint64_t mid = (begin + at) >> 1;
-        if (packed_get(&e->low, mid - bucket) < rest) begin = mid + 1; else at = mid;
-    }
-    *bit = begin;
-    return begin - bucket;
+INLINE void prefetch_low(const elias_fano_t *e, uint64_t i) {
+    __builtin_prefetch(e->low.words + ((i * e->low.width) >> 6));
 }
 
-INLINE uint64_t ef_next(const elias_fano_t *e, uint64_t x, bits_query_t select0) {
-    uint64_t bit, i = ef_rank(e, x, select0, &bit);
-    if (i >= e->low.length) return UINT64_MAX;
-    bit = bits_next_one(&e->high, bit);
-    return ((bit - i) << e->low.width) | packed_get(&e->low, i);
+INLINE size_t ef_get_group(const elias_fano_t *e, const int64_t *q, uint64_t *out, size_t n,
+                           bits_query_t select1) {
+    size_t i;
+    for (i = 0; i < n && (uint64_t)q[i] < e->low.length; i++) {
+        prefetch_low(e, (uint64_t)q[i]);
+        out[i] = select1(&e->high, (uint64_t)q[i]);
+    }
+    for (size_t k = 0; k < i; k++)
+        out[k] = ((out[k] - (uint64_t)q[k]) << e->low.width) | packed_get(&e->low, (uint64_t)q[k]);
+    return i;
+}
+
+/* The values that share the high bits of x: those from value i on, n of them.  The one of the first,
+ * or the zero behind them, is bit `at`. */
+typedef struct {
+    uint64_t at, i, n;
+} bucket_t;
+
+INLINE bucket_t ef_bucket(const elias_fano_t *e, uint64_t x, bits_query_t select0) {
+    uint64_t high = x >> e->low.width;
+    bucket_t b = {e->high.length, e->low.length, 0};
+    if (high >= e->high.length - e->high.ones) return b;
+    b.at = high ? select0(&e->high, high - 1) + 1 : 0;
+    b.i = b.at - high;
+    b.n = bits_next_zero(&e->high, b.at) - b.at;
+    return b;
+}
+
+/* How many values are smaller than x, whose bucket is b. */
+INLINE uint64_t ef_rank(const elias_fano_t *e, uint64_t x, bucket_t b) {
+    uint64_t rest = x & e->low.mask, width = e->low.width, four, count = 0;
+    while (b.n > 4) { /* rare where values are spread evenly */
+        uint64_t half = b.n >> 1;
+        if (packed_get(&e->low, b.i + half) < rest) {
+            b.i += half + 1;
+            b.n -= half + 1;
+        } else {
+            b.n = half;
+        }
+    }
+    if (width > 14) {
+        while (count < b.n && packed_get(&e->low, b.i + count) < rest) count++;
+        return b.i + count;
+    }
+    /* How many of the last few are smaller cannot be foretold: one load, and no branch on them. */
+    memcpy(&four, (const char *)e->low.words + ((b.i * width) >> 3), 8);
+    four >>= (b.i * width) & 7;
+    for (uint64_t k = 0; k < 4; k++)
+        count += (k < b.n) & (((four >> (k * width)) & e->low.mask) < rest);
+    return b.i + count;
+}
+
+INLINE void ef_rank_group(const elias_fano_t *e, const uint64_t *x, uint64_t *out, size_t n,
+                          int next, bits_query_t select0) {
+    bucket_t b[GROUP];
+    for (size_t k = 0; k < n; k++) {
+        b[k] = ef_bucket(e, x[k], select0);
+        prefetch_low(e, b[k].i);
+    }
+    for (size_t k = 0; k < n; k++) {
+        uint64_t i = ef_rank(e, x[k], b[k]);
+        if (next && i < e->low.length) {
+            uint64_t at = bits_next_one(&e->high, b[k].at + (i - b[k].i));
+            out[k] = ((at - i) << e->low.width) | packed_get(&e->low, i);
+        } else {
+            out[k] = next ? UINT64_MAX : i;
+        }
+    }
 }
 
 /* Packed integers and Elias-Fano sequences for TARGET, and the table of its kernels. */
@@ -65,21 +114,25 @@ INLINE uint64_t ef_next(const elias_fano_t *e, uint64_t x, bits_query_t select0)
     TARGET static size_t ef_get_##SUFFIX##_batch(const elias_fano_t *e, const int64_t *q,   \
                                                  uint64_t *out, size_t n) {                 \
         const elias_fano_t own = *e;                                                        \
-        size_t i;                                                                           \
-        for (i = 0; i < n && (uint64_t)q[i] < own.low.length; i++)                          \
-            out[i] = ef_get(&own, (uint64_t)q[i], SELECT1);                                 \
-        return i;                                                                           \
+        size_t done = 0, group, got;                                                        \
+        do {                                                                                \
+            group = n - done < GROUP ? n - done : GROUP;                                    \
+            got = ef_get_group(&own, q + done, out + done, group, SELECT1);                 \
+            done += got;                                                                    \
+        } while (got == group && done < n);                                                 \
+        return done;                                                                        \
     }                                                                                       \
     TARGET static void ef_rank_##SUFFIX##_batch(const elias_fano_t *e, const uint64_t *x,   \
                                                 uint64_t *out, size_t n) {                  \
         const elias_fano_t own = *e;                                                        \
-        uint64_t bit;                                                                       \
-        for (size_t i = 0; i < n; i++) out[i] = ef_rank(&own, x[i], SELECT0, &bit);         \
+        for (size_t i = 0; i < n; i += GROUP)                                               \
+            ef_rank_group(&own, x + i, out + i, n - i < GROUP ? n - i : GROUP, 0, SELECT0); \
     }                                                                                       \
     TARGET static void ef_next_##SUFFIX##_batch(const elias_fano_t *e, const uint64_t *x,   \
                                                 uint64_t *out, size_t n) {                  \
         const elias_fano_t own = *e;                                                        \
-        for (size_t i = 0; i < n; i++) out[i] = ef_next(&own, x[i], SELECT0);               \
+        for (size_t i = 0; i < n; i += GROUP)                                               \
+            ef_rank_group(&own, x + i, out + i, n - i < GROUP ? n - i : GROUP, 1, SELECT0); \
     }                                                                                       \
     static const bits_kernels_t kernels_##SUFFIX = {                                        \
         LEVEL,                                                                              \
