@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,8 @@ heap among its workers; on one thread it needs no lock, and both are shown. Befo
 their results are compared with the library's: sequences, scores and order are equal.
 
 Each figure is taken after a warm-up pass that does not count, over ten passes (throughput: four).
-`speedup` is MARISA-Opt's time, of the faster of its two forms, by the row's.
+What runs on one thread is timed by its processor time, the rest by the clock. `speedup` is
+MARISA-Opt's time, of the faster of its two forms, by the row's.
 """
 
 _PASSES = 10
@@ -67,11 +69,13 @@ class _Bench:
         self.louds = self._timed("LoudsTrie", lambda: LoudsTrie.build(keys, tail=False))
         self.small = self._timed("StepMap, small", lambda: StepMap.build(keys, layout="small"))
         self.fast = self._timed("StepMap, fast", lambda: StepMap.build(keys, layout="fast"))
-        self.ours = [
-            Ours("LoudsTrie", self.louds),
-            Ours("StepMap, small", self.small),
-            Ours("StepMap, fast", self.fast),
-        ]
+        indexes = {
+            "LoudsTrie": self.louds,
+            "StepMap, small": self.small,
+            "StepMap, fast": self.fast,
+        }
+        self.ours = [Ours(name, index) for name, index in indexes.items()]
+        self.single = [Ours(f"{n}, one thread", index, 1) for n, index in indexes.items()]
         self.opt = [MarisaOpt(keys), MarisaOpt(keys, threads=1)]
         self.int = MarisaInt(keys)
         self.filter = Unconstrained("token filter (PPT)", filters=position_tokens(keys))
@@ -135,8 +139,9 @@ _LATENCY = dict.fromkeys(
 )
 
 
-def _measured(bench: _Bench, peer: Any, grids: Grids, setting: Setting, passes: int) -> Row:
-    taken = per_request(lambda request: peer.search(request[0], request[1], setting), grids, passes)
+def _measured(peer: Any, grids: Grids, setting: Setting, passes: int) -> Row:
+    clock = thread_time if peer.threads == 1 else wall
+    taken = per_request(lambda grid: peer.search(*grid, setting), grids, passes, clock)
     return {"index": peer.name, **percentiles(taken)}
 
 
@@ -176,12 +181,12 @@ def _latency(bench: _Bench) -> Table:
         grids, setting = all_grids.best(width), Setting(width)
         bench.check([*bench.ours, *bench.opt], grids.first(10), setting)
         rows = []
-        for peer in (*bench.ours, *bench.opt, bench.filter):
-            rows.append(_measured(bench, peer, grids, setting, bench.passes))
+        for peer in (*bench.ours, *bench.single, *bench.opt, bench.filter):
+            rows.append(_measured(peer, grids, setting, bench.passes))
             rows[-1]["queries"] = len(grids)
         few = grids.first(5 if width <= 500 else 2)
         bench.check([bench.int], few.first(1), setting)
-        rows.append(_measured(bench, bench.int, few, setting, 1) | {"queries": len(few)})
+        rows.append(_measured(bench.int, few, setting, 1) | {"queries": len(few)})
         _speedups(rows)
         table.rows += [{"width": width} | row for row in rows]
     return table
@@ -280,7 +285,7 @@ def _heads(bench: _Bench) -> Table:
             setting = Setting(width, 5.0, *thresholds)
             bench.check([*bench.ours[1:], *bench.opt], grids.first(4), setting)
             rows = [
-                _measured(bench, peer, grids, setting, max(2, bench.passes // 2))
+                _measured(peer, grids, setting, max(2, bench.passes // 2))
                 for peer in (*bench.ours, *bench.opt)
             ]
             _speedups(rows, ("mean_ms", "p95_ms"))
@@ -311,8 +316,7 @@ def _variants(bench: _Bench) -> Table:
     )
     widths = (min(bench.widths), max(bench.widths))
     all_grids = bench.proposer.grids(10 if not bench.quick else 2, 8, widths[1], widths[1] // 16, 4)
-    one = Ours("LoudsTrie", bench.louds, threads=1)
-    peers: list[tuple[Any, int]] = [(one, 10)]
+    peers: list[tuple[Any, int]] = [(bench.single[0], 10)]
     peers += [(MarisaOpt(bench.keys, 1, match), 10) for match in MarisaOpt.MATCHES[:2]]
     peers += [(MarisaOpt(bench.keys, 1, match), 2) for match in MarisaOpt.MATCHES[2:]]
     scanning = MarisaInt(bench.keys, scan=True)
@@ -333,7 +337,7 @@ def _variants(bench: _Bench) -> Table:
             if peer.exact:
                 bench.check([peer], part.first(1), setting)
             passes = 3 if count == 10 else 1
-            row = _measured(bench, peer, part, setting, passes)
+            row = _measured(peer, part, setting, passes)
             rows.append(row | {"exact": "yes" if peer.exact else "no", "queries": len(part)})
         for row in rows:
             row["slower"] = row["mean_ms"] / rows[0]["mean_ms"]
@@ -358,9 +362,9 @@ def _growth(bench: _Bench) -> Table:
     )
     widths = (5, 20, 80) if bench.quick else (50, 100, 200, 400, 800, 1600, 3200, 4096)
     grids = bench.proposer.grids(max(4, bench.queries // 2), 8, 100, 6, seed=5)
-    for peer in (*bench.ours, bench.opt[1]):
+    for peer in (*bench.single, bench.opt[1]):
         for width in widths:
-            row = _measured(bench, peer, grids, Setting(width), max(2, bench.passes // 2))
+            row = _measured(peer, grids, Setting(width), max(2, bench.passes // 2))
             row["us_per_beam"] = row["mean_ms"] * 1e3 / width
             table.rows.append({"width": width} | row)
     return table

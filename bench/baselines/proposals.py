@@ -105,6 +105,7 @@ class _InC:
     exact = True
     name = ""
     nbytes = 0
+    threads = 1
 
     def __init__(self) -> None:
         self._native = library("marisa")
@@ -206,7 +207,7 @@ class MarisaOpt(_InC):
 
     def __init__(self, keys: KeyTable, threads: int | None = None, match: str = "merge") -> None:
         super().__init__()
-        threads = threads or len(os.sched_getaffinity(0))
+        self.threads = threads = threads or len(os.sched_getaffinity(0))
         self.name = "MARISA-Opt"
         if match != "merge":
             self.name += f", {match}"
@@ -287,6 +288,7 @@ class DictTrie:
 
     exact = True
     name = "dict trie"
+    threads = 1
 
     def __init__(self, keys: KeyTable) -> None:
         self.nbytes = 0
