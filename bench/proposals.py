@@ -20,8 +20,9 @@ from bench.baselines.proposals import (
     position_tokens,
 )
 from bench.catalogs import taxa
+from bench.phases import engine_phases
 from bench.suite import Options, Plot, Row, Table
-from bench.timing import per_request, percentiles, samples, wall
+from bench.timing import no_garbage, per_request, percentiles, samples, wall
 from bench.workloads import Grids, Proposer
 from succinct import KeyTable, LoudsTrie, StepMap, beam_search
 
@@ -111,6 +112,7 @@ def tables(options: Options) -> Iterator[Table]:
     yield _indexes(bench)
     yield _latency(bench)
     yield _throughput(bench)
+    yield _phases(bench)
     yield _heads(bench)
     yield _variants(bench)
     yield _growth(bench)
@@ -249,6 +251,44 @@ def _serve(peer: Any, grids: Grids, parts: list[slice], setting: Setting) -> Non
                 grids.token_ids[part], grids.logprobs[part], strict=True
             ):
                 peer.search(token_ids, logprobs, setting)
+
+
+def _phases(bench: _Bench) -> Table:
+    phases = ("proposals", "expansion", "selection", "results")
+    table = Table(
+        "phases",
+        "Where the time goes, K = B, T = 8",
+        {"width": "{:,}", "index": "{}", "total_ms": "{:.3f}", **dict.fromkeys(phases, "{:.0%}")},
+        text="Shares of the time of a request on one thread: checking and sorting proposals; "
+        "expansion, which finds children among the proposals, tests thresholds and collects "
+        "candidates and keys; selection of the next beams; and tracing the results. MARISA-Opt "
+        "keeps its candidates in a heap, so that most of its selection is part of the expansion.",
+    )
+    widest = max(bench.widths)
+    all_grids = bench.proposer.grids(bench.queries, 8, widest, widest // 16)
+    opt = bench.opt[1]
+    for width in bench.widths:
+        grids, setting = all_grids.best(width), Setting(width)
+        rows = []
+        for ours in bench.single:
+            with no_garbage():
+                taken = engine_phases(ours.index, partial(_search_all, ours, grids, setting))
+            rows.append((ours.name, taken))
+        sums = np.zeros(len(phases))
+        for grid in grids:
+            opt.search(*grid, setting)
+            sums += opt.phases
+        rows.append((opt.name, dict(zip(phases, sums.tolist(), strict=True))))
+        for name, taken in rows:
+            total = sum(taken.values())
+            row = {"width": width, "index": name, "total_ms": total / len(grids) * 1e3}
+            table.rows.append(row | {phase: taken[phase] / total for phase in phases})
+    return table
+
+
+def _search_all(peer: Any, grids: Grids, setting: Setting) -> None:
+    for grid in grids:
+        peer.search(*grid, setting)
 
 
 def _heads(bench: _Bench) -> Table:
