@@ -157,7 +157,13 @@ class BeamDecoder:
         )
 
     def step(
-        self, logprobs: ArrayLike | None = None, *, token_ids: ArrayLike | None = None
+        self,
+        logprobs: ArrayLike | None = None,
+        *,
+        token_ids: ArrayLike | None = None,
+        hidden: ArrayLike | None = None,
+        weight: ArrayLike | None = None,
+        **options: Any,
     ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
         """Extend the live rows by one token each.
 
@@ -169,6 +175,13 @@ class BeamDecoder:
             row. NaN stands for -inf there. Otherwise those of the proposals.
         token_ids : array_like of int, shape [rows, K], optional
             Proposals of every row; a log-probability of -inf marks padding.
+        hidden : array_like of float32 or float16, shape [rows, H], optional
+            Hidden states of the rows instead of log-probabilities; only valid tokens are scored
+            where that is cheaper, as by :func:`succinct.filter_step`.
+        weight : array_like of float32 or float16, shape [V, H], optional
+            The output matrix, with `hidden`.
+        **options
+            With `hidden`: `projection`, `normalize`, `token_offset` and `plan` of `filter_step`.
 
         Returns
         -------
@@ -190,9 +203,17 @@ class BeamDecoder:
                 f"beam_width is given for {len(self._widths)} steps, and all have been taken"
             )
         rows = len(self.states)
-        if logprobs is None:
-            raise TypeError("step needs logprobs")
-        mode, proposals = self._read(logprobs, token_ids, rows)
+        if hidden is not None or weight is not None:
+            if hidden is None or weight is None or logprobs is not None or token_ids is not None:
+                raise TypeError("step takes hidden with weight, and neither beside logprobs")
+            ids, logprobs = self._project(hidden, weight, options)
+            mode, proposals = self._read(logprobs, ids, rows)
+        elif options:
+            raise TypeError(f"step takes {', '.join(options)} only with hidden and weight")
+        elif logprobs is None:
+            raise TypeError("step needs logprobs, or hidden and weight")
+        else:
+            mode, proposals = self._read(logprobs, token_ids, rows)
         width = self._widths[self.n_steps] if self.n_steps < len(self._widths) else 1
         # No row has more descendants than there are.
         width = max(1, min(width, int(self._index.n_states)))
@@ -244,6 +265,30 @@ class BeamDecoder:
         self.offsets, self.states, self.logprobs = offsets, states[kept], sums[kept]
         self.n_steps += 1
         return parents + rows_before, tokens[kept]
+
+    def _project(
+        self, hidden: ArrayLike, weight: ArrayLike, options: Mapping[str, Any]
+    ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+        """The valid tokens of the rows and their log-probabilities, padded with -inf."""
+        from succinct.decode.filtering import row_logprobs
+
+        known = ("projection", "normalize", "token_offset", "plan")
+        for name in options:
+            if name not in known:
+                raise TypeError(f"step takes {', '.join(known)} with hidden, got {name}")
+        found = row_logprobs(
+            hidden,
+            weight,
+            self._index,
+            self.states,
+            (self._allowed, np.repeat(self._eligible, np.diff(self.offsets))),
+            step=self.n_steps,
+            num_threads=self._threads,
+            **options,
+        )
+        width = max(1, int(np.diff(found.offsets).max(initial=1)))
+        _, logprobs, tokens, _ = found.padded(width)
+        return tokens, logprobs
 
     def _read(self, logprobs: ArrayLike, token_ids: ArrayLike | None, rows: int) -> tuple[int, Any]:
         """How the log-probabilities of the rows are laid out, and these, checked."""

@@ -231,6 +231,47 @@ def filter_step(
     job = _Job(hidden, weight, index, states, beam_scores, token_offset)
     job.allowed, job.allowed_at = read_allowed(allowed, index.n_keys, job.n_requests)
     job.width = _args.at_least_one("beam_width", beam_width)
+    return _filtered(job, projection, normalize, plan, step, num_threads)
+
+
+def row_logprobs(
+    hidden: npt.ArrayLike,
+    weight: npt.ArrayLike,
+    index: Index,
+    states: npt.NDArray[np.uint64],
+    allowed: tuple[BitLanes, Integers],
+    *,
+    projection: str = "auto",
+    normalize: str = "valid",
+    token_offset: SupportsIndex | None = None,
+    plan: Plan | Choice | None = None,
+    step: SupportsIndex | None = None,
+    num_threads: int | None = None,
+) -> FilterStep:
+    """The log-probabilities of all valid tokens of every row, each a request of its own.
+
+    `hidden` has shape [rows, H]; `allowed` are bitmaps and the offset of each row in them.
+    """
+    vectors = _matrix("hidden", hidden, 2, "[rows, H]")
+    if len(vectors) != len(states):
+        raise ValueError(
+            f"hidden: expected {len(states)} rows, one for each live row, got {len(vectors)}"
+        )
+    none = np.zeros((len(states), 1), np.float32)
+    job = _Job(vectors[:, None], weight, index, states[:, None], none, token_offset)
+    job.allowed, job.allowed_at = allowed
+    job.width = int(job.degrees.max(initial=1))
+    return _filtered(job, projection, normalize, plan, step, num_threads)
+
+
+def _filtered(
+    job: _Job,
+    projection: str,
+    normalize: str,
+    plan: Plan | Choice | None,
+    step: SupportsIndex | None,
+    num_threads: int | None,
+) -> FilterStep:
     threads = read_threads(num_threads)
     for name, value, known in (
         ("projection", projection, ("auto", *PROJECTIONS)),

@@ -170,3 +170,59 @@ def test_no_more_steps_than_widths():
         BeamDecoder(small(), batch=0)
     with pytest.raises(TypeError, match="expected an index"):
         BeamDecoder({})
+
+
+@each_library_index
+@pytest.mark.parametrize("restricted", [False, True])
+def test_hidden_states_are_scored_as_full_logprobs(build, restricted):
+    """The same sequences as from a log-softmax over each row's valid tokens worked out here."""
+    from succinct import DEAD, BeamDecoder
+
+    rng = np.random.default_rng(7)
+    keys = {tuple(rng.integers(0, 9, rng.integers(1, 5)).tolist()) for _ in range(120)}
+    index = build(sorted(keys))
+    allowed = rng.random(index.raw.n_keys) < 0.4 if restricted else None
+    weight = rng.standard_normal((9, 6), np.float32)
+    options = {"batch": 3, "beam_width": 4, "allowed": allowed}
+    decoder, control = BeamDecoder(index.raw, **options), BeamDecoder(index.raw, **options)
+    eligible = [
+        key
+        for i, key in enumerate(map(index.raw.key, range(index.raw.n_keys)))
+        if allowed is None or allowed[i]
+    ]
+    leads_to = {index.raw.walk(key[:n]) for key in eligible for n in range(1, len(key) + 1)}
+    for _ in range(index.raw.max_length):
+        rows = len(decoder.states)
+        hidden = rng.standard_normal((rows, 6), np.float32)
+        full = hidden @ weight.T
+        for row, state in enumerate(decoder.states):
+            after = index.raw.advance(np.full(9, state), np.arange(9))
+            valid = np.array([s != DEAD and s in leads_to for s in after])
+            scores = np.where(valid, full[row], -np.inf)
+            full[row] = scores - np.log(np.exp(scores).sum())
+        found = decoder.step(hidden=hidden, weight=weight)
+        expected = control.step(full)
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_array_equal(found[1], expected[1])
+    for ours, theirs in zip(decoder.finish(), control.finish(), strict=True):
+        assert ours.sequences == theirs.sequences
+        np.testing.assert_allclose(ours.scores, theirs.scores, atol=2e-4)
+
+
+def test_bad_hidden_states():
+    from succinct import BeamDecoder
+
+    index = build_steps([(1, 2), (1, 3), (2,)]).raw
+    decoder = BeamDecoder(index, batch=2, beam_width=2)
+    hidden, weight = np.ones((2, 3), np.float32), np.ones((4, 3), np.float32)
+    with pytest.raises(TypeError, match="hidden with weight"):
+        decoder.step(hidden=hidden)
+    with pytest.raises(TypeError, match="only with hidden"):
+        decoder.step(np.zeros((2, 4), np.float32), projection="full")
+    with pytest.raises(TypeError, match="got beam"):
+        decoder.step(hidden=hidden, weight=weight, beam=1)
+    with pytest.raises(ValueError, match="expected 2 rows"):
+        decoder.step(hidden=hidden[:1], weight=weight)
+    with pytest.raises(ValueError, match="expected at least 4 rows"):
+        decoder.step(hidden=hidden, weight=weight[:2])
+    assert decoder.n_steps == 0
