@@ -64,7 +64,9 @@ def test_steps_equal_a_search(build, case, saved):
         assert len(parents) == decoder.offsets[-1]
     found = decoder.finish()
     assert found.to_bytes() == expected.to_bytes()
-    assert found.key_ids.tolist() == expected.key_ids.tolist() if len(found.scores) else True
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.key_ids.tolist() == theirs.key_ids.tolist()
+        assert ours.states.tolist() == theirs.states.tolist()
 
 
 @st.composite
