@@ -72,6 +72,17 @@ class FilterStep:
         The states behind the tokens.
     offsets : int64 array [Q + 1]
         Continuations of the requests before each one: their sizes, summed up.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from succinct import KeyTable, StepMap, filter_step
+    >>> index = StepMap.build(KeyTable.from_rows([[0, 2], [0, 3], [1, 3]]))
+    >>> hidden = np.ones((2, 1, 4), np.float32)
+    >>> roots, scores = np.full((2, 1), index.root), np.zeros((2, 1))
+    >>> step = filter_step(hidden, np.eye(4, dtype=np.float32), index, roots, scores, beam_width=3)
+    >>> len(step), step.offsets.tolist(), step.tokens[1].tolist()
+    (2, [0, 2, 4], [0, 1])
     """
 
     def __init__(

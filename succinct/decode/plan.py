@@ -66,6 +66,16 @@ class Plan:
         Kind and sizes of the index it was made for.
     normalize : str
     steps : tuple of PlannedStep
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from succinct import KeyTable, StepMap, calibrate
+    >>> index = StepMap.build(KeyTable.from_rows([[0, 2], [0, 3], [1, 3]]))
+    >>> plan = calibrate(index, np.eye(4, dtype=np.float32), batch_sizes=[1], repeats=1)
+    >>> by_hand = plan.pin(0, projection="full")
+    >>> by_hand.choice(0, batch=1).projection, [one.pinned for one in by_hand.steps]
+    ('full', [True, False])
     """
 
     index: Mapping[str, Any]
