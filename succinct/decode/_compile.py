@@ -10,7 +10,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from succinct.bits import lanes as bit_lanes
-from succinct.decode import _engine, _masking, eligibility
+from succinct.decode import _engine, eligibility
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -59,12 +59,10 @@ def compiled_steps(lanes: ModuleType) -> tuple[Any, Any]:
 
 
 @cache
-def compiled_masking(name: str, lanes: ModuleType | None) -> Any:
-    """A function of `_masking`, for the indexes whose navigation is `lanes` if it navigates."""
-    function = getattr(_masking, name)
-    if lanes is None:
-        return compile_function(function, bit_lanes, (), ())
-    return compile_function(function, lanes, _masking.PROTOCOL, _masking.INLINED)
+def compiled_find_eligible(lanes: ModuleType) -> Any:
+    """`eligibility.find_eligible` for the indexes whose navigation is `lanes`."""
+    protocol = ("is_terminal", *eligibility.PROTOCOL)
+    return compile_function(eligibility.find_eligible, lanes, protocol, eligibility.INLINED)
 
 
 def compile_function(

@@ -8,7 +8,6 @@ This module imports numba; `filtering` imports it at the first use.
 """
 
 from functools import cache
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +18,8 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from succinct.bits import lanes as bit_lanes
-from succinct.bits.lanes import BitLanes
-from succinct.decode import eligibility
 from succinct.decode._compile import compile_function
 from succinct.decode._select import Scratch, keep_best, order32, sort_descending, unorder32
-from succinct.decode.eligibility import is_eligible, reaches_eligible
-from succinct.trie.lanes import is_terminal
 
 # Floats that one vector instruction multiplies; processors with shorter vectors take several.
 _VECTOR = 16
@@ -384,37 +379,6 @@ def select(
             out_rows[out] = low
             out_slots[out] = place - firsts[low]
             out += 1
-
-
-def find_eligible(
-    index: Any,
-    allowed: BitLanes,
-    offsets: NDArray[np.int64],
-    begins: NDArray[np.int64],
-    states: NDArray[np.uint64],
-    keep: NDArray[np.bool_],
-) -> None:
-    """Whether each of the `states` is an eligible key or leads to one.
-
-    Those of row r are ``begins[r]`` to ``begins[r + 1]``, and its bits are at ``offsets[r]`` of
-    `allowed`.
-    """
-    for r in range(len(offsets)):
-        offset = offsets[r]
-        for i in range(begins[r], begins[r + 1]):
-            state = states[i]
-            # The number of what is no key is -1.
-            is_key = offset < 0 or (
-                is_terminal(index, state) and is_eligible(index, state, allowed, offset)
-            )
-            keep[i] = is_key or reaches_eligible(index, state, allowed, offset)
-
-
-@cache
-def compiled_find_eligible(lanes: ModuleType) -> Any:
-    """`find_eligible` for the indexes whose navigation is `lanes`."""
-    protocol = ("is_terminal", *eligibility.PROTOCOL)
-    return compile_function(find_eligible, lanes, protocol, eligibility.INLINED)
 
 
 class Engine(NamedTuple):

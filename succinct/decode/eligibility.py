@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from succinct._args import describe
 from succinct.bits import BitVector
 from succinct.bits.lanes import BitLanes, get_bit, next_one, rank1
-from succinct.trie.lanes import descend, extensions, key_number, key_range
+from succinct.index import Index
+from succinct.trie.lanes import descend, extensions, is_terminal, key_number, key_range
 
 #: Scalar functions of an index that the functions below call, and those functions.
 PROTOCOL = ("descend", "extensions", "key_number", "key_range")
@@ -68,6 +69,46 @@ def eligible_beyond(
             return True
         first, end = descend(index, first, end)
     return False
+
+
+def find_eligible(
+    index: Any,
+    allowed: BitLanes,
+    offsets: NDArray[np.int64],
+    begins: NDArray[np.int64],
+    states: NDArray[np.uint64],
+    keep: NDArray[np.bool_],
+) -> None:
+    """Whether each of the `states` is an eligible key or leads to one.
+
+    Those of row r are ``begins[r]`` to ``begins[r + 1]``, and its bits are at ``offsets[r]`` of
+    `allowed`.
+    """
+    for r in range(len(offsets)):
+        offset = offsets[r]
+        for i in range(begins[r], begins[r + 1]):
+            state = states[i]
+            # The number of what is no key is -1.
+            is_key = offset < 0 or (
+                is_terminal(index, state) and is_eligible(index, state, allowed, offset)
+            )
+            keep[i] = is_key or reaches_eligible(index, state, allowed, offset)
+
+
+def mark_eligible(
+    index: Index,
+    allowed: BitLanes,
+    offsets: NDArray[np.int64],
+    begins: NDArray[np.int64],
+    states: NDArray[np.uint64],
+    keep: NDArray[np.bool_],
+) -> None:
+    """`find_eligible`, compiled for the kind of `index`."""
+    # Imports numba.
+    from succinct.decode._compile import compiled_find_eligible
+
+    find = compiled_find_eligible(index.lanes)
+    find(index.lane_arrays(), allowed, offsets, begins, states, keep)
 
 
 def read_allowed(

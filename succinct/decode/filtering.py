@@ -13,7 +13,7 @@ import numpy.typing as npt
 from succinct import _args
 from succinct._threads import read_threads
 from succinct.bits.lanes import BitLanes
-from succinct.decode.eligibility import Allowed, read_allowed
+from succinct.decode.eligibility import Allowed, mark_eligible, read_allowed
 from succinct.index import DEAD, Index
 
 if TYPE_CHECKING:
@@ -550,16 +550,12 @@ class _Job:
 
     def _eligible(self, part: slice) -> _Rows:
         """The valid tokens of some beams that lead to eligible keys, once for each beam."""
-        from succinct.decode._filter_engine import compiled_find_eligible
-
-        find = compiled_find_eligible(self.index.lanes)
-        arrays = self.index.lane_arrays()
         allowed_at = self.allowed_at[self.requests]
 
         def work(span: slice) -> tuple[Integers, Any, Any]:
             begins, tokens, states = self.index.children(self.states[span])
             keep = np.empty(len(states), np.bool_)
-            find(arrays, self.allowed, allowed_at[span], begins, states, keep)
+            mark_eligible(self.index, self.allowed, allowed_at[span], begins, states, keep)
             kept = np.concatenate([[0], np.cumsum(keep)])
             return np.diff(kept[begins]), tokens[keep], states[keep]
 

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from succinct import _args
 from succinct._threads import in_threads, parts_of, read_threads
 from succinct.bits.lanes import BitLanes
-from succinct.decode.eligibility import Allowed, read_allowed
+from succinct.decode import _logits
+from succinct.decode.eligibility import Allowed, mark_eligible, read_allowed
 from succinct.index import DEAD, Index
 
 Logits = TypeVar("Logits")
@@ -22,10 +23,10 @@ _ELEMENTS = 2**20
 _CANDIDATES = 2**16
 # Bits of each type: all but the sign, infinity, negative infinity.
 _BITS = {
-    "float16": (np.uint16, 0x7FFF, 0x7C00, 0xFC00),
-    "bfloat16": (np.uint16, 0x7FFF, 0x7F80, 0xFF80),
-    "float32": (np.uint32, 0x7FFFFFFF, 0x7F800000, 0xFF800000),
-    "float64": (np.uint64, 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000, 0xFFF0000000000000),
+    "float16": (np.uint16, (0x7FFF, 0x7C00, 0xFC00)),
+    "bfloat16": (np.uint16, (0x7FFF, 0x7F80, 0xFF80)),
+    "float32": (np.uint32, (0x7FFFFFFF, 0x7F800000, 0xFF800000)),
+    "float64": (np.uint64, (0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000, 0xFFF0000000000000)),
 }
 
 
@@ -148,10 +149,9 @@ def constrain(
     values, kind = _read_logits(logprobs, writable=True)
     rows = _Rows(values, index, states, allowed, requests, num_threads)
     bits, constants = _as_bits(values, kind)
-    fill = _compiled("fill_gaps")
     offsets, tokens, _ = rows.listed()
     rows.in_parts(
-        lambda part, bounds: fill(bits[part], *constants, offsets[bounds], tokens),
+        lambda part, bounds: _logits.fill_gaps(bits[part], *constants, offsets[bounds], tokens),
         bits.size // _ELEMENTS,
     )
     return logprobs
@@ -256,18 +256,17 @@ def candidates(
     if not (normalize is None or (isinstance(normalize, str) and normalize in ("valid", "vocab"))):
         raise ValueError(f'normalize: expected "valid", "vocab" or None, got {normalize!r}')
     bits, constants = _as_bits(values, kind)
-    gather = _compiled("gather")
     offsets, tokens, next_states = rows.listed()
     found = np.empty(len(tokens), bits.dtype)
     rows.in_parts(
-        lambda part, bounds: gather(bits[part], *constants, offsets[bounds], tokens, found),
+        lambda part, bounds: _logits.gather(bits[part], *constants, offsets[bounds], tokens, found),
         len(tokens) // _CANDIDATES,
     )
     scores = _as_float32(found, kind)
     if normalize == "valid":
-        _compiled("normalise")(scores, offsets)
+        _logits.normalise(scores, offsets)
     elif normalize == "vocab":
-        _compiled("normalise_rows")(scores, offsets, _as_float32(bits, kind))
+        _logits.normalise_rows(scores, offsets, _as_float32(bits, kind))
     if width is None:
         return Candidates(offsets, tokens, scores, next_states)
     return _padded(offsets, tokens, scores, next_states, width)
@@ -327,7 +326,7 @@ class _Rows:
             raise ValueError(
                 f"states: expected {n_rows}, one for each row of logprobs, got {len(array)}"
             )
-        self.index, self.arrays, self.states = index, index.lane_arrays(), array
+        self.index, self.states = index, np.ascontiguousarray(array)
         self.n_columns = values.shape[1]
         self.allowed: tuple[BitLanes, NDArray[np.int64]] | None = None
         if requests is None:
@@ -357,30 +356,26 @@ class _Rows:
         )
 
     def listed(self) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint64]]:
-        """The valid continuations: offsets of the rows, tokens and states."""
-        index, arrays, states = self.index, self.arrays, self.states
-        firsts, counts = np.empty(len(states), np.int64), np.empty(len(states), np.int64)
-        _compiled("find_spans", index)(arrays, states, firsts, counts)
+        """The continuations of all rows that are columns of the logits and may lead to eligible
+        keys: offsets, tokens, states."""
+        core, states = self.index._core, self.states
         offsets = np.zeros(len(states) + 1, np.int64)
-        np.cumsum(counts, out=offsets[1:])
+        core.degrees(states, offsets[1:])
+        np.cumsum(offsets, out=offsets)
         size = int(offsets[-1])
         tokens, children = np.empty(size, np.uint32), np.empty(size, np.uint64)
-        lister = _compiled("list_rows", index)
         worth = size // _CANDIDATES
         self.in_parts(
-            lambda part, bounds: lister(
-                arrays, states[part], firsts[part], offsets[bounds], tokens, children
-            ),
+            lambda part, bounds: core.children(states[part], offsets[bounds], tokens, children),
             worth,
         )
-        keep = None
+        keep: NDArray[np.bool_] | None = None
         if self.allowed is not None:
-            keep = np.empty(size, np.bool_)
             eligible, places = self.allowed
-            marker = _compiled("mark_eligible", index)
+            marks = keep = np.empty(size, np.bool_)
             self.in_parts(
-                lambda part, bounds: marker(
-                    arrays, eligible, places[part], offsets[bounds], children, keep
+                lambda part, bounds: mark_eligible(
+                    self.index, eligible, places[part], offsets[bounds], children, marks
                 ),
                 worth,
             )
@@ -391,13 +386,6 @@ class _Rows:
             np.cumsum(keep, out=before[1:])
             offsets, tokens, children = before[offsets], tokens[keep], children[keep]
         return offsets, tokens, children
-
-
-def _compiled(name: str, index: Index | None = None) -> Any:
-    # Imports numba, which takes longer than most calls.
-    from succinct.decode._compile import compiled_masking
-
-    return compiled_masking(name, None if index is None else index.lanes)
 
 
 def _read_logits(logprobs: Any, writable: bool) -> tuple[NDArray[Any], str]:
@@ -429,10 +417,10 @@ def _read_logits(logprobs: Any, writable: bool) -> tuple[NDArray[Any], str]:
     return array, kind
 
 
-def _as_bits(values: NDArray[Any], kind: str) -> tuple[NDArray[Any], tuple[Any, ...]]:
+def _as_bits(values: NDArray[Any], kind: str) -> tuple[NDArray[Any], tuple[int, int, int]]:
     """Logits as unsigned integers, with the constants of their type."""
-    unsigned, *constants = _BITS[kind]
-    return values.view(unsigned), tuple(map(unsigned, constants))
+    unsigned, constants = _BITS[kind]
+    return values.view(unsigned), constants
 
 
 def _as_float32(bits: NDArray[Any], kind: str) -> NDArray[np.float32]:

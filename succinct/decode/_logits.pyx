@@ -1,0 +1,138 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: embedsignature=True, embedsignature.format=python
+"""What masking does to logits, given the valid tokens of every row.
+
+Logits come as the unsigned integers of their bits, so that one rule serves every floating-point
+type: what has a magnitude above that of infinity is NaN, and counts as negative infinity.
+`magnitude`, `infinity` and `lowest` are the bits of a type: all but the sign, infinity, negative
+infinity. The tokens of row i are those at [offsets[i], offsets[i + 1]), all of them columns.
+"""
+
+from libc.math cimport INFINITY, exp, log
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+
+import numpy as np
+
+ctypedef fused bits_t:
+    uint16_t
+    uint32_t
+    uint64_t
+
+
+cdef inline bits_t clean(bits_t value, bits_t magnitude, bits_t infinity,
+                         bits_t lowest) noexcept nogil:
+    return lowest if <bits_t>(value & magnitude) > infinity else value
+
+
+def gather(const bits_t[:, :] logits, uint64_t magnitude, uint64_t infinity, uint64_t lowest,
+           const int64_t[::1] offsets, const uint32_t[::1] tokens, bits_t[::1] out):
+    """Write the logits of the tokens of row i to [offsets[i], offsets[i + 1]) of `out`."""
+    cdef Py_ssize_t row, stride = logits.strides[1]
+    cdef int64_t i
+    cdef const char *values
+    with nogil:
+        for row in range(logits.shape[0]):
+            values = <const char *>&logits[row, 0]
+            for i in range(offsets[row], offsets[row + 1]):
+                out[i] = clean[bits_t](
+                    (<const bits_t *>(values + <Py_ssize_t>tokens[i] * stride))[0],
+                    <bits_t>magnitude, <bits_t>infinity, <bits_t>lowest,
+                )
+
+
+def fill_gaps(bits_t[:, :] logits, uint64_t magnitude, uint64_t infinity, uint64_t lowest,
+              const int64_t[::1] offsets, const uint32_t[::1] tokens):
+    """Set the logits of row i to `lowest` but for those of its tokens."""
+    cdef Py_ssize_t row, column, stride = logits.strides[1]
+    cdef int64_t i, begin, count
+    cdef bits_t low = <bits_t>lowest
+    cdef char *values
+    cdef bits_t *straight
+    most = np.diff(offsets).max(initial=0)
+    cdef bits_t[::1] saved = np.empty(most, f"u{sizeof(bits_t)}")
+    # A row is filled whole, and its tokens put back: stores in one run are the quickest.
+    with nogil:
+        for row in range(logits.shape[0]):
+            values = <char *>&logits[row, 0]
+            begin = offsets[row]
+            count = offsets[row + 1] - begin
+            for i in range(count):
+                saved[i] = clean[bits_t](
+                    (<bits_t *>(values + <Py_ssize_t>tokens[begin + i] * stride))[0],
+                    <bits_t>magnitude, <bits_t>infinity, low,
+                )
+            if stride == sizeof(bits_t):
+                straight = <bits_t *>values
+                for column in range(logits.shape[1]):
+                    straight[column] = low
+            else:
+                for column in range(logits.shape[1]):
+                    (<bits_t *>(values + column * stride))[0] = low
+            for i in range(count):
+                (<bits_t *>(values + <Py_ssize_t>tokens[begin + i] * stride))[0] = saved[i]
+
+
+def normalise(float[::1] scores, const int64_t[::1] offsets):
+    """Log-softmax of each row ``scores[offsets[i]:offsets[i + 1]]``, in place."""
+    cdef Py_ssize_t row
+    cdef int64_t begin, count
+    with nogil:
+        for row in range(offsets.shape[0] - 1):
+            begin = offsets[row]
+            count = offsets[row + 1] - begin
+            if count:
+                shift(&scores[begin], count, total(<const char *>&scores[begin], count, sizeof(float)))
+
+
+def normalise_rows(float[::1] scores, const int64_t[::1] offsets, const float[:, :] logits):
+    """As `normalise`, but over all logits of a row, whatever is left of them."""
+    cdef Py_ssize_t row
+    cdef int64_t begin, count
+    cdef Total whole
+    with nogil:
+        for row in range(logits.shape[0]):
+            begin = offsets[row]
+            count = offsets[row + 1] - begin
+            if count:
+                whole = total(<const char *>&logits[row, 0],
+                              logits.shape[1], logits.strides[1])
+                shift(&scores[begin], count, whole)
+
+
+cdef struct Total:
+    # The largest value, and the logarithm of the sum of exp(value - largest).
+    double most, log_sum
+
+
+cdef Total total(const char *values, int64_t count, Py_ssize_t stride) noexcept nogil:
+    """Of some values, of which NaN counts as -inf."""
+    cdef Total found
+    cdef int64_t i
+    cdef double value, summed = 0.0
+    found.most = -INFINITY
+    for i in range(count):
+        value = (<const float *>(values + i * stride))[0]
+        if value > found.most:
+            found.most = value
+    if found.most > -INFINITY:
+        for i in range(count):
+            value = (<const float *>(values + i * stride))[0]
+            if value == found.most:
+                summed += 1.0
+            elif value < found.most:
+                summed += exp(value - found.most)
+    found.log_sum = log(summed) if summed > 0.0 else 0.0
+    return found
+
+
+cdef void shift(float *scores, int64_t count, Total whole) noexcept nogil:
+    """Turn scores into log-probabilities, given what `total` says of their distribution."""
+    cdef int64_t i
+    cdef double value
+    for i in range(count):
+        value = scores[i]
+        if value == whole.most and whole.most > -INFINITY:
+            value = 0.0
+        elif value > -INFINITY:
+            value -= whole.most
+        scores[i] = <float>(value - whole.log_sum)
