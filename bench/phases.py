@@ -22,8 +22,7 @@ def engine_phases(index: Any, run: Callable[[], object]) -> dict[str, float]:
     taken = dict.fromkeys(_PARTS.values(), 0.0)
 
     def compiled(name: str) -> Any:
-        part = getattr(_engine, name)
-        return _compile.compile_function(part, index.lanes, _engine.PROTOCOL, _engine.INLINED)
+        return _compile.compile_function(getattr(_engine, name), index.lanes)
 
     def timed(name: str) -> Any:
         part, phase = compiled(name), _PARTS[name]

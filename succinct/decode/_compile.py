@@ -1,16 +1,20 @@
-"""Compilation of the plain functions in `lanes` and `_engine` modules by numba, for the CPU."""
+"""Compilation of the plain functions in `lanes` and engine modules by numba, for the CPU."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable
 from functools import cache
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
 from succinct.bits import lanes as bit_lanes
 from succinct.decode import _engine, eligibility
+from succinct.decode._parts import jit_part
+from succinct.trie import lanes as trie_lanes
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -23,70 +27,51 @@ def _count_ones(typing_context: Any, word: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-@njit(forceinline=True, _nrt=False)  # type: ignore[untyped-decorator]
-def _popcount(word: Any) -> Any:
-    return _count_ones(word)
+def _popcount(word: np.uint64) -> np.int64:
+    return _count_ones(word)  # type: ignore[no-any-return]
 
 
-def _jit(function: FunctionType, inline: bool, bare: bool, cache: bool) -> Any:
-    # Functions that allocate nothing do without reference counts: these would be atomic
-    # operations on counters that all threads share, one for every array that is looked at.
-    options: dict[str, Any] = {"nogil": True, "forceinline": inline}
-    if bare:
-        options["_nrt"] = False
-    if cache:
-        try:
-            return njit(cache=True, **options)(function)
-        except RuntimeError:
-            # numba found no directory to keep compiled code in.
-            pass
-    return njit(**options)(function)
+class _Part(NamedTuple):
+    """A compiled function, and the digest of all code that went into it."""
+
+    compiled: Any
+    digest: str
+
+
+_POPCOUNT = _Part(jit_part(_popcount, inline=True), "popcount")
+_parts: dict[tuple[Any, ModuleType], _Part] = {}
 
 
 @cache
 def compiled_search(lanes: ModuleType) -> Any:
     """`_engine.search` for the indexes whose navigation is `lanes`."""
-    return compile_function(_engine.search, lanes, _engine.PROTOCOL, _engine.INLINED, bare=True)
+    return compile_function(_engine.search, lanes)
 
 
 @cache
 def compiled_steps(lanes: ModuleType) -> tuple[Any, Any]:
     """`_engine.advance` and `_engine.report` for the indexes whose navigation is `lanes`."""
-    return (
-        compile_function(_engine.advance, lanes, _engine.PROTOCOL, _engine.INLINED, bare=True),
-        compile_function(_engine.report, lanes, _engine.PROTOCOL, _engine.INLINED, bare=True),
-    )
+    return compile_function(_engine.advance, lanes), compile_function(_engine.report, lanes)
 
 
 @cache
 def compiled_find_eligible(lanes: ModuleType) -> Any:
     """`eligibility.find_eligible` for the indexes whose navigation is `lanes`."""
-    protocol = ("is_terminal", *eligibility.PROTOCOL)
-    return compile_function(eligibility.find_eligible, lanes, protocol, eligibility.INLINED)
+    return compile_function(eligibility.find_eligible, lanes)
 
 
-def compile_function(
-    function: Callable[..., Any],
-    lanes: ModuleType,
-    protocol: tuple[str, ...],
-    inlined: tuple[str, ...],
-    bare: bool = False,
-) -> Any:
+def compile_function(function: Callable[..., Any], lanes: ModuleType) -> Any:
     """Compile `function` for the indexes whose navigation is `lanes`.
 
     Parameters
     ----------
     function : callable
         A plain Python function. The plain functions that it calls by a global name are compiled
-        with it, and theirs; those of a `lanes` module are inlined.
+        with it, and theirs; those of `succinct.trie.lanes` are replaced by their namesakes in
+        `lanes`. They must not allocate. Those of a `lanes` module are inlined, and those that
+        their module names in `INLINED`.
     lanes : module
         Navigation of one kind of index.
-    protocol : tuple of str
-        Global names of `function` and its callees to be taken from `lanes`.
-    inlined : tuple of str
-        Further callees to inline; they must not allocate.
-    bare : bool
-        Whether no callee allocates.
 
     Returns
     -------
@@ -100,41 +85,50 @@ def compile_function(
     made from the code of all functions that went into it, so that an edit of any of them is
     noticed.
     """
-    bound = {name: getattr(lanes, name) for name in protocol}
-    sources = hashlib.sha256()
-    done: dict[Callable[..., Any], Any] = {bit_lanes.popcount: _popcount}
-    top = _specialise(function, bound, inlined, bare, done, sources)
-    top.__qualname__ = f"{top.__name__}_{sources.hexdigest()[:16]}"
-    return _jit(top, inline=False, bare=False, cache=True)
+    top, digest = _specialise(function, lanes)
+    top.__qualname__ = f"{top.__name__}_{digest[:16]}"
+    try:
+        return njit(nogil=True, cache=True)(top)
+    except RuntimeError:
+        # numba found no directory to keep compiled code in.
+        return njit(nogil=True)(top)
 
 
-def _specialise(
-    function: Any,
-    bound: Mapping[str, Any],
-    inlined: tuple[str, ...],
-    bare: bool,
-    done: dict[Any, Any],
-    sources: Any,
-) -> FunctionType:
-    """Copy of `function` whose globals refer to compiled functions."""
+def _part(function: FunctionType, lanes: ModuleType) -> _Part:
+    if function is bit_lanes.popcount:
+        return _POPCOUNT
+    key = function, lanes
+    if key not in _parts:
+        copy, digest = _specialise(function, lanes)
+        _parts[key] = _Part(jit_part(copy, _is_inlined(function)), digest)
+    return _parts[key]
+
+
+def _is_inlined(function: FunctionType) -> bool:
+    name, module = function.__name__, function.__module__
+    if module.endswith(".lanes"):
+        # The others would only make compilation slow.
+        return name not in eligibility.RARE
+    return name in getattr(sys.modules[module], "INLINED", ())
+
+
+def _specialise(function: Any, lanes: ModuleType) -> tuple[FunctionType, str]:
+    """Copy of `function` whose globals refer to compiled functions, and its digest."""
     code = function.__code__
-    sources.update(code.co_code + repr((code.co_consts, code.co_names, code.co_varnames)).encode())
+    source = hashlib.sha256(code.co_code)
+    source.update(repr((code.co_consts, code.co_names, code.co_varnames)).encode())
     namespace = dict(function.__globals__)
     for name in code.co_names:
-        callee = bound.get(name, namespace.get(name))
-        if not isinstance(callee, FunctionType):
-            if isinstance(callee, (int, float)) or hasattr(callee, "dtype"):
-                sources.update(f"{name}={callee!r}".encode())
-            continue
-        if callee not in done:
-            light = callee.__module__.endswith(".lanes") or name in inlined
-            # Long ones that are called rarely would only make compilation slow.
-            inline = light and name not in eligibility.PROTOCOL
-            compiled = _specialise(callee, bound, inlined, bare, done, sources)
-            sources.update(f"{name} {inline} {light or bare}".encode())
-            done[callee] = _jit(compiled, inline, light or bare, cache=False)
-        namespace[name] = done[callee]
+        value = namespace.get(name)
+        if isinstance(value, FunctionType):
+            if value.__module__ == trie_lanes.__name__:
+                value = getattr(lanes, name)
+            part = _part(value, lanes)
+            namespace[name] = part.compiled
+            source.update(f"{name} {_is_inlined(value)} {part.digest}".encode())
+        elif isinstance(value, (int, float)) or hasattr(value, "dtype"):
+            source.update(f"{name}={value!r}".encode())
     copy = FunctionType(code, namespace, function.__name__, function.__defaults__)
     copy.__module__ = function.__module__
     copy.__qualname__ = function.__qualname__
-    return copy
+    return copy, source.hexdigest()

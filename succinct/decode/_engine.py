@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from succinct.bits.lanes import BitLanes
-from succinct.decode import _select, eligibility
 from succinct.decode._select import (
     Scratch,
     keep_best,
@@ -35,17 +34,8 @@ from succinct.trie.lanes import (
     nth_child,
 )
 
-PROTOCOL = (
-    "child_range",
-    "find_child",
-    "has_children",
-    "is_terminal",
-    "listing_cost",
-    "nth_child",
-    *eligibility.PROTOCOL,
-)
 # Called for every child or candidate.
-INLINED = ("_lookup", "_slot", *_select.INLINED, *eligibility.INLINED)
+INLINED = ("_lookup", "_slot")
 
 # What the logprobs of a row stand beside: the tokens that all rows share, tokens of its own, or
 # every token of the vocabulary in turn.

@@ -23,6 +23,9 @@ from succinct.decode._select import Scratch, keep_best, order32, sort_descending
 
 # Floats that one vector instruction multiplies; processors with shorter vectors take several.
 _VECTOR = 16
+# Called for every slot.
+INLINED = ("_least_logit",)
+
 _NEGATIVE_INFINITY = np.float32(-np.inf)
 _INFINITY = np.float32(np.inf)
 _LOG2_E = np.float32(1.4426950408889634)
@@ -395,5 +398,4 @@ class Engine(NamedTuple):
 def engine() -> Engine:
     """Compile everything, or load it from numba's cache."""
     functions = (project, pick, drop_invalid, normalise, select)
-    inlined = ("order32", "unorder32", "_least_logit")
-    return Engine(*(compile_function(f, bit_lanes, (), inlined) for f in functions))
+    return Engine(*(compile_function(f, bit_lanes) for f in functions))

@@ -22,8 +22,8 @@ from succinct.bits.lanes import BitLanes, get_bit, next_one, rank1
 from succinct.index import Index
 from succinct.trie.lanes import descend, extensions, is_terminal, key_number, key_range
 
-#: Scalar functions of an index that the functions below call, and those functions.
-PROTOCOL = ("descend", "extensions", "key_number", "key_range")
+# Those of the navigation that are long and called rarely.
+RARE = ("descend", "extensions", "key_number", "key_range")
 INLINED = ("any_eligible", "is_eligible")
 
 #: Eligible keys: one bitmap for all requests, or one (or None) for each.
