@@ -5,14 +5,17 @@ generates machine code and a wrapper for Python. For a part this is work for not
 caller repeats the optimization with the part inlined, and in a chain of seven calls the last one
 is optimized seven times. A `_PartLibrary` therefore keeps what numba generated as it is, and the
 function at the top is optimized once, with everything in it. First searches compile three to four
-times faster so, and run as fast.
+times faster so, and run as fast. Since this goes past numba's public interface, it is done for the
+versions that it was tried with.
 """
 
 from typing import Any
 
-from numba import njit
+import numba
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+
+_TRIED = (0, 63) <= numba.version_info.short <= (0, 68)
 
 
 class _NoEnvironment:
@@ -52,11 +55,12 @@ def jit_part(function: Any, inline: bool) -> Any:
     choice to the compiler. It must not allocate: what does not does without reference counts,
     which would be atomic operations on counters that all threads share.
     """
-    return njit(
+    options: dict[str, Any] = {"pipeline_class": _PartCompiler} if _TRIED else {}
+    return numba.njit(
         nogil=True,
         forceinline=inline,
         _nrt=False,
         no_cpython_wrapper=True,
         no_cfunc_wrapper=True,
-        pipeline_class=_PartCompiler,
+        **options,
     )(function)
