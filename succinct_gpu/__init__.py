@@ -10,8 +10,8 @@ are on the device (with ``__cuda_array_interface__``, as those of CuPy, torch an
 taken as they are, on the caller's stream, and answers stay there; their contents are not checked,
 and no kernel reads outside its arrays whatever they hold.
 
-This version has the bit structures, indexes and masking. Beam search follows. What is here has
-been run by the executor and compiled for devices, and not been measured on one.
+This version has the bit structures, indexes, masking and filtering first. Beam search follows. What
+is here has been run by the executor and compiled for devices, and not been measured on one.
 
 Examples
 --------
@@ -30,15 +30,18 @@ array([[-inf, -1.5, -inf, -1.5],
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, NoReturn, SupportsIndex
 
 from succinct_gpu._device import require
+from succinct_gpu._workspace import Workspace
 
 __all__ = [
+    "Workspace",
     "beam_search",
     "candidates",
     "constrain",
     "device_functions",
+    "filter_step",
     "is_available",
     "to_device",
     "to_host",
@@ -222,6 +225,97 @@ def candidates(logprobs: Any, index: Any, states: Any, *, stream: Any = None) ->
 
     _on_device(index)
     return _index.candidates(logprobs, index, states, stream if stream is not None else 0)
+
+
+def filter_step(
+    hidden: Any,
+    weight: Any,
+    index: Any,
+    states: Any,
+    beam_scores: Any,
+    beam_width: SupportsIndex,
+    projection: str = "auto",
+    normalize: str = "valid",
+    *,
+    token_offset: SupportsIndex | None = None,
+    allowed: Any = None,
+    plan: Any = None,
+    step: SupportsIndex | None = None,
+    stream: Any = None,
+    workspace: Workspace | None = None,
+) -> Any:
+    """Continue beams by their best valid tokens, scoring no other ones where that is cheaper.
+
+    Parameters
+    ----------
+    hidden : array of float32 or float16 [Q, B, H]
+        H is at most 12288.
+    weight : array of float32 or float16 [V, H]
+        On the device in a decoder, whatever `hidden` is; from the host it is copied.
+    index : index on the device
+    states : uint64 array [Q, B]
+    beam_scores : float32 array [Q, B]
+        These and `hidden` are on the device, C-contiguous, or all on the host. Beams on the device
+        that score NaN or inf give nothing.
+    beam_width : int
+        At most 4096 of the candidates that a request has.
+    projection, normalize, token_offset, allowed, plan
+        As for `succinct.filter_step`. "band" takes the range of the tokens of `step`, or of all
+        steps; "auto" is "band" for a `step` that continues prefixes by more than an eighth of
+        its range, and else "selective".
+    step : int, optional
+        Number of tokens that all beams have taken. Needed beside a plan if they are on the device.
+    stream : numba.cuda stream, optional
+    workspace : Workspace, optional
+        By default each call allocates a new one.
+
+    Returns
+    -------
+    FilterStep or named tuple
+        As from `succinct.filter_step` for beams on the host. For beams on the device a named
+        tuple of arrays there, ``states, scores, tokens, parents`` [Q, width] in which the places of
+        missing continuations hold DEAD, -inf, 0 and 0, as of `FilterStep.padded`; and ``counts``
+        and ``status`` [Q], which is 0 for requests that nothing was wrong with.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no device.
+    TypeError, ValueError
+        As `succinct.filter_step` does, of arrays on the device for their dtypes and shapes only;
+        and if arrays are not where they should be, or more is kept than there is room for.
+
+    Notes
+    -----
+    Five launches with "selective" and one more for each product, or eleven where blocks share the
+    selection; nothing is waited for with beams on the device, and nothing is allocated once the
+    workspace has met a step of that kind. With n valid tokens, n * H weights are read.
+
+    The order of the work, and slots that all its stages share, are those of ZeroGR
+    (arXiv:2607.07723).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from succinct import KeyTable, StepMap
+    >>> from succinct_gpu import simt
+    >>> index = StepMap.build(KeyTable.from_sequences([(0, 2), (0, 3), (1, 3)]))
+    >>> weight = np.array([[0, 0], [1, 0], [0, 2], [0, 1]], np.float32)
+    >>> hidden = np.ones((1, 1, 2), np.float32)
+    >>> with simt.session():
+    ...     root = [[index.root]], [[0.0]]
+    ...     found = filter_step(hidden, weight, to_device(index), *root, beam_width=2)
+    >>> found.tokens[0], found.scores[0].round(2)
+    (array([1, 0], dtype=uint32), array([-0.31, -1.31], dtype=float32))
+    """
+    require("filter_step", "succinct.filter_step does the same")
+    from succinct_gpu import _filter_step
+
+    _on_device(index)
+    return _filter_step.filter_step(
+        hidden, weight, index, states, beam_scores, beam_width, projection, normalize,
+        token_offset, allowed, plan, step, stream if stream is not None else 0, workspace,
+    )  # fmt: skip
 
 
 def device_functions(index: Any) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 from numba import cuda
 
 from succinct.bits import lanes as bit_lanes
+from succinct.decode import eligibility
 from succinct.trie import lanes as trie_lanes
 
 
@@ -38,6 +39,8 @@ class Navigation(NamedTuple):
 
 
 PROTOCOL = Navigation._fields
+# What is taken from the lanes of an index.
+_NAVIGATION = frozenset((*PROTOCOL, *eligibility.PROTOCOL))
 
 
 @cuda.jit(device=True)  # type: ignore[untyped-decorator]
@@ -58,7 +61,7 @@ _compiled: dict[tuple[Any, ModuleType], Any] = {}
 def device_function(function: Callable[..., Any], lanes: ModuleType = trie_lanes) -> Any:
     """Compile a plain function, and the plain functions that it calls, for the device.
 
-    Where they call functions of `PROTOCOL`, they get those of `lanes`.
+    Where they navigate, they get the functions of `lanes`.
     """
     if function in _INSTRUCTIONS:
         return _INSTRUCTIONS[function]
@@ -85,7 +88,7 @@ def _bound(function: Any, lanes: ModuleType) -> FunctionType:
     code = function.__code__
     namespace = dict(function.__globals__)
     for name in code.co_names:
-        callee = getattr(lanes, name) if name in PROTOCOL else namespace.get(name)
+        callee = getattr(lanes, name) if name in _NAVIGATION else namespace.get(name)
         if isinstance(callee, FunctionType):
             namespace[name] = device_function(callee, lanes)
     copy = FunctionType(code, namespace, function.__name__, function.__defaults__)

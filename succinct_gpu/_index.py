@@ -151,7 +151,13 @@ def constrain(logprobs: Any, index: DeviceIndex, states: Any, stream: Any) -> An
     if rows and logprobs.shape[1]:
         unsigned, minus_infinity, absolute = _FLOATS[np.dtype(given.dtype)]
         kernel_for(_masking.constrain_rows, index.lanes)[rows, _masking.BLOCK, stream](
-            index.arrays, index._limits, on_device, given.view(unsigned), minus_infinity, absolute
+            index.arrays,
+            index._limits,
+            on_device,
+            np.int64(0),
+            given.view(unsigned),
+            minus_infinity,
+            absolute,
         )
         if not is_device_array(logprobs):
             logprobs[...] = _down(given, stream)

@@ -21,7 +21,7 @@ _NONE = np.uint32(0)
 _MINUS_INFINITY = np.float32(-np.inf)
 
 
-def _usable(state: np.uint64, limits: Any) -> np.uint64:
+def usable(state: np.uint64, limits: Any) -> np.uint64:
     """The state, or DEAD if the index cannot have given it out; see `DeviceIndex`."""
     if state < limits[0] or limits[1] <= state < limits[2]:
         return state
@@ -62,18 +62,24 @@ def mark_tile(
 
 
 def constrain_rows(
-    index: Any, limits: Any, states: Any, logits: Any, minus_infinity: Any, absolute: Any
+    index: Any,
+    limits: Any,
+    states: Any,
+    low: np.int64,
+    logits: Any,
+    minus_infinity: Any,
+    absolute: Any,
 ) -> None:
     """Overwrite the bits of all logits but those of valid tokens.
 
-    `logits` [R, V] holds the bits of floats as unsigned integers, as are the bits of -inf, and
-    the mask `absolute` of all bits but the sign.
+    `logits` [R, V] of the tokens from `low` on holds the bits of floats as unsigned integers, as
+    are the bits of -inf, and the mask `absolute` of all bits but the sign; 0 keeps NaN.
     """
     marks = cuda.shared.array(_TILE_WORDS, np.uint32)
     row = cuda.blockIdx.x
     i = cuda.threadIdx.x
     width = np.int64(logits.shape[1])
-    state = _usable(states[row], limits)
+    state = usable(states[row], limits)
     first, count = child_range(index, state)
     done = np.int64(0)
     begin = np.int64(0)
@@ -81,7 +87,7 @@ def constrain_rows(
         if i < _TILE_WORDS:
             marks[i] = _NONE
         cuda.syncthreads()
-        done = mark_tile(index, state, first, count, done, begin, marks)
+        done = mark_tile(index, state, first, count, done, low + begin, marks)
         place = np.int64(i)
         while place < _TILE and begin + place < width:
             valid = (marks[place >> 5] >> np.uint32(place & 31)) & np.uint32(1) != _NONE
@@ -99,7 +105,7 @@ def mask_rows(index: Any, limits: Any, states: Any, words: Any) -> None:
     marks = cuda.shared.array(_TILE_WORDS, np.uint32)
     row = cuda.blockIdx.x
     i = cuda.threadIdx.x
-    state = _usable(states[row], limits)
+    state = usable(states[row], limits)
     first, count = child_range(index, state)
     done = np.int64(0)
     begin = np.int64(0)
@@ -119,7 +125,7 @@ def count_children(index: Any, limits: Any, states: Any, counts: Any) -> None:
     """Number of continuations of every state."""
     row = cuda.grid(1)
     if row < states.size:
-        _, count = child_range(index, _usable(states[row], limits))
+        _, count = child_range(index, usable(states[row], limits))
         counts[row] = count
 
 
@@ -135,7 +141,7 @@ def list_candidates(
 ) -> None:
     """Write the continuations of row r to places from ``offsets[r]`` on, none behind the next."""
     row = cuda.blockIdx.x
-    state = _usable(states[row], limits)
+    state = usable(states[row], limits)
     first, count = child_range(index, state)
     begin = offsets[row]
     room = min(count, offsets[row + 1] - begin)

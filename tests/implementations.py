@@ -133,6 +133,8 @@ BITS = {
 
 
 class ReferenceIndex(reference.Trie):
+    floats = (np.float16, np.float32, np.float64)
+
     def search(self, token_ids: Any, logprobs: Any, **options: Any) -> list[list[Any]]:
         return reference.beam_search(self, token_ids, logprobs, **options)
 
@@ -154,6 +156,15 @@ class ReferenceIndex(reference.Trie):
 
 
 class LibraryIndex(Plain):
+    floats = (np.float16, np.float32, np.float64)
+
+    def call(self, name: str, *args: Any, **options: Any) -> Any:
+        """Call a function of the library, with the index in the place of None."""
+        import succinct
+
+        args = tuple(self.raw if argument is None else argument for argument in args)
+        return getattr(succinct, name)(*args, **options)
+
     def result(self, token_ids: Any, logprobs: Any, **options: Any) -> Any:
         from succinct import beam_search
 
@@ -185,28 +196,41 @@ class LibraryIndex(Plain):
     def filter_step(
         self, hidden: Any, weight: Any, states: Any, scores: Any, *args: Any, **options: Any
     ) -> list[list[Any]]:
-        from succinct import filter_step
-
         weight, states = np.array(weight, np.float32), np.array(states, np.uint64)
         hidden = np.array(hidden, np.float32).reshape(*states.shape, weight.shape[1])
-        step = filter_step(hidden, weight, self.raw, states, scores, *args, **options)
+        step = self.call("filter_step", hidden, weight, None, states, scores, *args, **options)
         return [
             list(map(reference.Continuation, *(to_python(part) for part in parts)))
             for parts in zip(step.scores, step.parents, step.tokens, step.states, strict=True)
         ]
 
     def constrain(self, logprobs: Any, states: Any, **options: Any) -> Any:
-        from succinct import constrain
-
         given = logprobs.copy()
-        assert constrain(given, self.raw, np.array(states, np.uint64), **options) is given
+        states = np.array(states, np.uint64)
+        assert self.call("constrain", given, None, states, **options) is given
         return given
 
     def candidates(self, logprobs: Any, states: Any, **options: Any) -> Any:
-        from succinct import candidates
+        states = np.array(states, np.uint64)
+        return to_python(tuple(self.call("candidates", logprobs, None, states, **options)))
 
-        found = candidates(logprobs, self.raw, np.array(states, np.uint64), **options)
-        return to_python(tuple(found))
+
+class IndexOnDevice(LibraryIndex):
+    """An index whose functions run on the device, or where `run` says."""
+
+    floats = (np.float16, np.float32)
+
+    def __init__(self, host: LibraryIndex, run: str) -> None:
+        super().__init__(host.raw)
+        self.run = run
+
+    def call(self, name: str, *args: Any, **options: Any) -> Any:
+        import succinct_gpu
+
+        with runs.running(self.run):
+            index = succinct_gpu.to_device(self.raw)
+            args = tuple(index if argument is None else argument for argument in args)
+            return getattr(succinct_gpu, name)(*args, **options)
 
 
 def build_louds(sequences: Any, **layout: Any) -> LibraryIndex:
@@ -295,6 +319,18 @@ INDEXES: dict[str, Callable[[Any], Any]] = {
         sequences, mmap=False, build=build_csr, dense="most"
     ),
 }
+# One schedule for each kind; what depends on more of them has tests of its own in tests/gpu.
+ON_DEVICE = {
+    f"{run} {kind}": lambda sequences, run=run, kind=kind: IndexOnDevice(
+        INDEXES[kind](sequences), run
+    )
+    for run, kind in (
+        ("simt-in-order", "csr"),
+        ("simt-reversed", "steps-tail"),
+        ("simt-random", "louds-tail"),
+        *(("gpu", kind) for kind in ("csr", "steps-tail", "louds-tail")),
+    )
+}
 FOLDED = {name for name in INDEXES if {"tail", "auto"} & set(name.split("-"))} | {"louds-mapped"}
 IN_LEVEL_ORDER = set(INDEXES) - FOLDED  # as in a KeyTable
 
@@ -307,5 +343,9 @@ def over(table: dict[str, Any], name: str, only: set[str] | None = None) -> Any:
 
 each_bits = over(BITS, "bits")
 each_index = over(INDEXES, "build")
+each_index_and_device = over(INDEXES | ON_DEVICE, "build")
 each_level_ordered = over(INDEXES, "build", IN_LEVEL_ORDER)
+each_library_index_and_device = over(
+    INDEXES | ON_DEVICE, "build", {*INDEXES, *ON_DEVICE} - {"reference"}
+)
 each_library_index = over(INDEXES, "build", set(INDEXES) - {"reference"})

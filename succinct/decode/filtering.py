@@ -239,7 +239,7 @@ def filter_step(
     >>> step.parents[0], step.tokens[0]
     (array([0, 1]), array([3, 2], dtype=uint32))
     """
-    job = _Job(hidden, weight, index, states, beam_scores, token_offset)
+    job = Job(hidden, weight, index, states, beam_scores, token_offset)
     job.allowed, job.allowed_at = read_allowed(allowed, index.n_keys, job.n_requests)
     job.width = _args.at_least_one("beam_width", beam_width)
     return _filtered(job, projection, normalize, plan, step, num_threads)
@@ -269,14 +269,14 @@ def row_logprobs(
             f"hidden: expected {len(states)} rows, one for each live row, got {len(vectors)}"
         )
     none = np.zeros((len(states), 1), np.float32)
-    job = _Job(vectors[:, None], weight, index, states[:, None], none, token_offset)
+    job = Job(vectors[:, None], weight, index, states[:, None], none, token_offset)
     job.allowed, job.allowed_at = allowed
     job.width = int(job.degrees.max(initial=1))
     return _filtered(job, projection, normalize, plan, step, num_threads)
 
 
 def _filtered(
-    job: _Job,
+    job: Job,
     projection: str,
     normalize: str,
     plan: Plan | Choice | None,
@@ -284,19 +284,9 @@ def _filtered(
     num_threads: int | None,
 ) -> FilterStep:
     threads = read_threads(num_threads)
-    for name, value, known in (
-        ("projection", projection, ("auto", *PROJECTIONS)),
-        ("normalize", normalize, _NORMALIZE),
-    ):
-        if not isinstance(value, str) or value not in known:
-            raise ValueError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
+    check_options(projection, normalize)
     job.normalize = normalize
-    if normalize == "vocab" and projection not in ("auto", "full"):
-        raise ValueError(
-            'normalize: "vocab" needs the scores of all tokens, expected projection="full" or '
-            f'"auto", got {projection!r}'
-        )
-    choice = _choice(plan, step, job, projection)
+    choice = read_choice(plan, step, job, projection)
     threads = min(threads, max(1, job.work // _WORTH_THREADS))
     if threads == 1:
         return job.run(choice, map, 1)
@@ -304,8 +294,23 @@ def _filtered(
         return job.run(choice, pool.map, threads)
 
 
-def _choice(
-    plan: Plan | Choice | None, step: SupportsIndex | None, job: _Job, projection: str
+def check_options(projection: str, normalize: str) -> None:
+    """Raise ValueError if there is no such way to do a step."""
+    for name, value, known in (
+        ("projection", projection, ("auto", *PROJECTIONS)),
+        ("normalize", normalize, _NORMALIZE),
+    ):
+        if not isinstance(value, str) or value not in known:
+            raise ValueError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
+    if normalize == "vocab" and projection not in ("auto", "full"):
+        raise ValueError(
+            'normalize: "vocab" needs the scores of all tokens, expected projection="full" or '
+            f'"auto", got {projection!r}'
+        )
+
+
+def read_choice(
+    plan: Plan | Choice | None, step: SupportsIndex | None, job: Job, projection: str
 ) -> Choice | None:
     """What was chosen beforehand; None leaves it to an estimate."""
     if plan is None:
@@ -370,7 +375,7 @@ class _Winners(NamedTuple):
     states: npt.NDArray[np.uint64]
 
 
-class _Job:
+class Job:
     """One call: the checked arguments, and the stages of the work."""
 
     width: int

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 pytest.importorskip("numba.cuda.core", reason="numba-cuda is not installed")
+from numba import cuda
 from numba.cuda.cudadrv import nvvm
 
 from succinct_gpu import simt
@@ -104,6 +105,24 @@ def shared_size(cubin):
     return total
 
 
+def launch_steps(sg, index):
+    """All kernels of filtering first."""
+    import numpy as np
+
+    from succinct.decode import Choice
+
+    weight = np.zeros((70001, 1), np.float32)
+    beams = np.zeros((1, 1, 1), np.float32), weight, index, [[0]], [[0.0]], 1
+    for plan in (Choice(), Choice("list", "full", "radix"), Choice("mask", "full")):
+        sg.filter_step(*beams, plan=plan)
+    sg.filter_step(*beams, allowed=np.ones(3, bool))
+    half = [cuda.to_device(array.astype(np.float16)) for array in (beams[0], weight)]
+    there = (cuda.to_device(np.zeros((1, 1), dtype)) for dtype in (np.uint64, np.float32))
+    half += [index, *there, 1]
+    for projection in ("selective", "full"):
+        sg.filter_step(*half, projection=projection)
+
+
 def launched():
     """Every kernel that the public functions launch, with argument types, by name and index."""
     import numpy as np
@@ -128,11 +147,13 @@ def launched():
                 logits = np.zeros((1, 70001), dtype)
                 sg.constrain(logits, index, [0])
                 sg.candidates(logits, index, [0])
+            launch_steps(sg, index)
     found = {}
     for launch in seen.launches:
-        first, *others = launch.argument_types
-        dtypes = {str(t.dtype) for t in others if getattr(t, "ndim", 0) == 2}
-        name = f"{launch.name} {first.instance_class.__name__} {' '.join(sorted(dtypes))}".strip()
+        dtypes = {str(t.dtype) for t in launch.argument_types if getattr(t, "ndim", 0) == 2}
+        kind = getattr(launch.argument_types[0], "instance_class", None)
+        parts = [launch.name, *([kind.__name__] if kind else ()), *sorted(dtypes)]
+        name = " ".join(parts)
         found[name] = launch.kernel, launch.argument_types
     return found
 

@@ -25,13 +25,19 @@ def has_numba_cuda() -> bool:
         return False
 
 
+def run_of(row: str) -> str | None:
+    """The run that a row is for: its own name, or what it begins with."""
+    return next((run for run in RUNS if row == run or row.startswith(f"{run} ")), None)
+
+
 def parameters(rows: dict[str, Any]) -> list[Any]:
     """Parameters of a test, one for each run that `rows` names."""
     missing = pytest.mark.skipif(not has_numba_cuda(), reason="numba-cuda is not installed")
     found = []
     for name, row in rows.items():
-        marks = [missing] if name in RUNS else []
-        if name == "gpu":
+        run = run_of(name)
+        marks = [missing] if run else []
+        if run == "gpu":
             marks.append(pytest.mark.gpu)
         found.append(pytest.param(row, id=name, marks=marks))
     return found
