@@ -141,6 +141,8 @@ def values64(x: Any, what: str = "value") -> npt.NDArray[np.uint64]:
     ValueError
         If one is negative; the message names its place.
     """
+    if type(x) is np.ndarray and x.dtype == np.uint64 and x.flags.c_contiguous:
+        return x
     array = integers(x, what)
     if array.dtype.kind == "i":
         _in_range(array, 0, 2**63 - 1, what, ValueError)

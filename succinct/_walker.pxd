@@ -13,6 +13,9 @@ cdef class Core:
     # Whether the prefix of a state is a key, and the number of that key or -1.
     cdef bint ends_key(self, uint64_t state) noexcept nogil
     cdef int64_t key_number(self, uint64_t state) noexcept nogil
+    # The number of continuations of a state; and their tokens, which ascend, and states, written.
+    cdef int64_t degree(self, uint64_t state) noexcept nogil
+    cdef void list_children(self, uint64_t state, uint32_t *tokens, uint64_t *children) noexcept nogil
     # The number of a sequence from the root, or -1.
     cdef int64_t find(self, const uint32_t *tokens, uint64_t n) noexcept nogil
 

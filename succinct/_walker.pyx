@@ -104,6 +104,13 @@ cdef class Core:
     cdef int64_t key_number(self, uint64_t state) noexcept nogil:
         return -1
 
+    cdef int64_t degree(self, uint64_t state) noexcept nogil:
+        return 0
+
+    cdef void list_children(self, uint64_t state, uint32_t *tokens,
+                            uint64_t *children) noexcept nogil:
+        pass
+
     cdef int64_t find(self, const uint32_t *tokens, uint64_t n) noexcept nogil:
         return self.key_number(self.walk(0, tokens, n))
 
@@ -130,6 +137,22 @@ cdef class Core:
         with nogil:
             for i in range(states.shape[0]):
                 out[i] = self.key_number(states[i])
+
+    def degrees(self, const uint64_t[::1] states, int64_t[::1] out):
+        """The number of continuations of each state."""
+        cdef Py_ssize_t i
+        with nogil:
+            for i in range(states.shape[0]):
+                out[i] = self.degree(states[i])
+
+    def children(self, const uint64_t[::1] states, const int64_t[::1] offsets,
+                 uint32_t[::1] tokens, uint64_t[::1] children):
+        """Write the continuations of state i to [offsets[i], offsets[i + 1])."""
+        cdef Py_ssize_t i
+        with nogil:
+            for i in range(states.shape[0]):
+                if offsets[i] < offsets[i + 1]:
+                    self.list_children(states[i], &tokens[offsets[i]], &children[offsets[i]])
 
 
 cdef class Walker:

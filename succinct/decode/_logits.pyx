@@ -11,6 +11,8 @@ infinity. The tokens of row i are those at [offsets[i], offsets[i + 1]), all of 
 from libc.math cimport INFINITY, exp, log
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
+from succinct._walker cimport Core
+
 import numpy as np
 
 ctypedef fused bits_t:
@@ -24,52 +26,71 @@ cdef inline bits_t clean(bits_t value, bits_t magnitude, bits_t infinity,
     return lowest if <bits_t>(value & magnitude) > infinity else value
 
 
-def gather(const bits_t[:, :] logits, uint64_t magnitude, uint64_t infinity, uint64_t lowest,
-           const int64_t[::1] offsets, const uint32_t[::1] tokens, bits_t[::1] out):
-    """Write the logits of the tokens of row i to [offsets[i], offsets[i + 1]) of `out`."""
+def spans(Core core, const uint64_t[::1] states):
+    """Where the continuations of each state are to be listed, and the end of the last."""
+    out = np.empty(states.shape[0] + 1, np.int64)
+    cdef int64_t[::1] offsets = out
+    cdef Py_ssize_t row
+    with nogil:
+        offsets[0] = 0
+        for row in range(states.shape[0]):
+            offsets[row + 1] = offsets[row] + core.degree(states[row])
+    return out
+
+
+def list_tokens(Core core, const uint64_t[::1] states, const int64_t[::1] offsets,
+                uint32_t[::1] tokens, uint64_t[::1] children, const bits_t[:, :] logits,
+                uint64_t magnitude, uint64_t infinity, uint64_t lowest, bits_t[::1] out):
+    """Write the continuations of state i and their logits in row i to [offsets[i], offsets[i + 1]).
+
+    Returns whether all tokens are columns: those of a damaged file may lie beyond, and have the
+    logit `lowest` then.
+    """
     cdef Py_ssize_t row, stride = logits.strides[1]
     cdef int64_t i
+    cdef uint32_t n_columns = <uint32_t>min(logits.shape[1], <Py_ssize_t>0xffffffff)
     cdef const char *values
+    cdef bint inside = True
     with nogil:
-        for row in range(logits.shape[0]):
+        for row in range(states.shape[0]):
+            i = offsets[row]
+            if i == offsets[row + 1]:
+                continue
+            core.list_children(states[row], &tokens[i], &children[i])
             values = <const char *>&logits[row, 0]
             for i in range(offsets[row], offsets[row + 1]):
-                out[i] = clean[bits_t](
-                    (<const bits_t *>(values + <Py_ssize_t>tokens[i] * stride))[0],
-                    <bits_t>magnitude, <bits_t>infinity, <bits_t>lowest,
-                )
+                if tokens[i] < n_columns:
+                    out[i] = clean[bits_t](
+                        (<const bits_t *>(values + <Py_ssize_t>tokens[i] * stride))[0],
+                        <bits_t>magnitude, <bits_t>infinity, <bits_t>lowest,
+                    )
+                else:
+                    out[i] = <bits_t>lowest
+                    inside = False
+    return inside
 
 
-def fill_gaps(bits_t[:, :] logits, uint64_t magnitude, uint64_t infinity, uint64_t lowest,
-              const int64_t[::1] offsets, const uint32_t[::1] tokens):
-    """Set the logits of row i to `lowest` but for those of its tokens."""
+def keep_only(bits_t[:, :] logits, uint64_t lowest, const int64_t[::1] offsets,
+              const uint32_t[::1] tokens, const bits_t[::1] values):
+    """Set the logits of row i to `values` at its tokens, and to `lowest` elsewhere."""
+    # A row is filled whole and its tokens put back: stores in one run are the quickest.
     cdef Py_ssize_t row, column, stride = logits.strides[1]
-    cdef int64_t i, begin, count
-    cdef bits_t low = <bits_t>lowest
-    cdef char *values
+    cdef int64_t i
+    cdef char *line
     cdef bits_t *straight
-    most = np.diff(offsets).max(initial=0)
-    cdef bits_t[::1] saved = np.empty(most, f"u{sizeof(bits_t)}")
-    # A row is filled whole, and its tokens put back: stores in one run are the quickest.
+    cdef bits_t low = <bits_t>lowest
     with nogil:
         for row in range(logits.shape[0]):
-            values = <char *>&logits[row, 0]
-            begin = offsets[row]
-            count = offsets[row + 1] - begin
-            for i in range(count):
-                saved[i] = clean[bits_t](
-                    (<bits_t *>(values + <Py_ssize_t>tokens[begin + i] * stride))[0],
-                    <bits_t>magnitude, <bits_t>infinity, low,
-                )
+            line = <char *>&logits[row, 0]
             if stride == sizeof(bits_t):
-                straight = <bits_t *>values
+                straight = <bits_t *>line
                 for column in range(logits.shape[1]):
                     straight[column] = low
             else:
                 for column in range(logits.shape[1]):
-                    (<bits_t *>(values + column * stride))[0] = low
-            for i in range(count):
-                (<bits_t *>(values + <Py_ssize_t>tokens[begin + i] * stride))[0] = saved[i]
+                    (<bits_t *>(line + column * stride))[0] = low
+            for i in range(offsets[row], offsets[row + 1]):
+                (<bits_t *>(line + <Py_ssize_t>tokens[i] * stride))[0] = values[i]
 
 
 def normalise(float[::1] scores, const int64_t[::1] offsets):

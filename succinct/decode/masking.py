@@ -17,6 +17,7 @@ from succinct.decode.eligibility import Allowed, mark_eligible, read_allowed
 from succinct.index import DEAD, Index
 
 Logits = TypeVar("Logits")
+T = TypeVar("T")
 
 # Elements to write and continuations to list that are worth a thread of their own.
 _ELEMENTS = 2**20
@@ -28,6 +29,7 @@ _BITS = {
     "float32": (np.uint32, (0x7FFFFFFF, 0x7F800000, 0xFF800000)),
     "float64": (np.uint64, (0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000, 0xFFF0000000000000)),
 }
+_NAMES = {np.dtype(name): name for name in ("float16", "float32", "float64")}
 
 
 class Candidates(NamedTuple):
@@ -147,11 +149,11 @@ def constrain(
            [-inf, -inf, -1.5, -inf]], dtype=float32)
     """
     values, kind = _read_logits(logprobs, writable=True)
-    rows = _Rows(values, index, states, allowed, requests, num_threads)
-    bits, constants = _as_bits(values, kind)
-    offsets, tokens, _ = rows.listed()
+    rows = _Rows(values, kind, index, states, allowed, requests, num_threads)
+    offsets, tokens, _, found = rows.listed()
+    bits, lowest = rows.bits, rows.constants[-1]
     rows.in_parts(
-        lambda part, bounds: _logits.fill_gaps(bits[part], *constants, offsets[bounds], tokens),
+        lambda part, bounds: _logits.keep_only(bits[part], lowest, offsets[bounds], tokens, found),
         bits.size // _ELEMENTS,
     )
     return logprobs
@@ -250,23 +252,17 @@ def candidates(
     array([0.33, 0.67], dtype=float32)
     """
     values, kind = _read_logits(logprobs, writable=False)
-    rows = _Rows(values, index, states, allowed, requests, num_threads)
+    rows = _Rows(values, kind, index, states, allowed, requests, num_threads)
     if width is not None:
         width = _args.at_least_one("width", width)
     if not (normalize is None or (isinstance(normalize, str) and normalize in ("valid", "vocab"))):
         raise ValueError(f'normalize: expected "valid", "vocab" or None, got {normalize!r}')
-    bits, constants = _as_bits(values, kind)
-    offsets, tokens, next_states = rows.listed()
-    found = np.empty(len(tokens), bits.dtype)
-    rows.in_parts(
-        lambda part, bounds: _logits.gather(bits[part], *constants, offsets[bounds], tokens, found),
-        len(tokens) // _CANDIDATES,
-    )
+    offsets, tokens, next_states, found = rows.listed()
     scores = _as_float32(found, kind)
     if normalize == "valid":
         _logits.normalise(scores, offsets)
     elif normalize == "vocab":
-        _logits.normalise_rows(scores, offsets, _as_float32(bits, kind))
+        _logits.normalise_rows(scores, offsets, _as_float32(rows.bits, kind))
     if width is None:
         return Candidates(offsets, tokens, scores, next_states)
     return _padded(offsets, tokens, scores, next_states, width)
@@ -300,6 +296,7 @@ class _Rows:
     def __init__(
         self,
         values: NDArray[Any],
+        kind: str,
         index: Index,
         states: ArrayLike,
         allowed: Allowed | None,
@@ -327,7 +324,8 @@ class _Rows:
                 f"states: expected {n_rows}, one for each row of logprobs, got {len(array)}"
             )
         self.index, self.states = index, np.ascontiguousarray(array)
-        self.n_columns = values.shape[1]
+        unsigned, self.constants = _BITS[kind]
+        self.bits = values.view(unsigned)
         self.allowed: tuple[BitLanes, NDArray[np.int64]] | None = None
         if requests is None:
             if allowed is not None:
@@ -346,27 +344,35 @@ class _Rows:
         eligible, offsets = read_allowed(allowed, index.n_keys, len(allowed))
         self.allowed = eligible, offsets[numbers]
 
-    def in_parts(self, work: Callable[[slice, slice], None], worth: int) -> None:
+    def in_parts(self, work: Callable[[slice, slice], T], worth: int) -> list[T]:
         """Call `work` with the rows of each part and their offsets, in up to `worth` threads."""
-        threads = max(1, min(self.threads, worth))
-        in_threads(
-            lambda part: work(part, slice(part.start, part.stop + 1)),
-            parts_of(len(self.states), threads),
-            threads,
+        n, threads = len(self.states), min(self.threads, worth)
+        if threads <= 1:
+            return [work(slice(n), slice(n + 1))]
+        return in_threads(
+            lambda part: work(part, slice(part.start, part.stop + 1)), parts_of(n, threads), threads
         )
 
-    def listed(self) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint64]]:
+    def listed(self) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint64], Any]:
         """The continuations of all rows that are columns of the logits and may lead to eligible
-        keys: offsets, tokens, states."""
-        core, states = self.index._core, self.states
-        offsets = np.zeros(len(states) + 1, np.int64)
-        core.degrees(states, offsets[1:])
-        np.cumsum(offsets, out=offsets)
+        keys: offsets, tokens, states, and the bits of their logits."""
+        core, states, bits = self.index._core, self.states, self.bits
+        offsets = _logits.spans(core, states)
         size = int(offsets[-1])
         tokens, children = np.empty(size, np.uint32), np.empty(size, np.uint64)
+        found = np.empty(size, bits.dtype)
         worth = size // _CANDIDATES
-        self.in_parts(
-            lambda part, bounds: core.children(states[part], offsets[bounds], tokens, children),
+        inside = self.in_parts(
+            lambda part, bounds: _logits.list_tokens(
+                core,
+                states[part],
+                offsets[bounds],
+                tokens,
+                children,
+                bits[part],
+                *self.constants,
+                found,
+            ),
             worth,
         )
         keep: NDArray[np.bool_] | None = None
@@ -379,17 +385,28 @@ class _Rows:
                 ),
                 worth,
             )
-        if size and int(tokens.max()) >= self.n_columns:  # of a damaged file
-            keep = (tokens < self.n_columns) & (True if keep is None else keep)
+        if not all(inside):
+            keep = (tokens < bits.shape[1]) & (True if keep is None else keep)
         if keep is not None:
             before = np.zeros(size + 1, np.int64)
             np.cumsum(keep, out=before[1:])
-            offsets, tokens, children = before[offsets], tokens[keep], children[keep]
-        return offsets, tokens, children
+            offsets = before[offsets]
+            tokens, children, found = tokens[keep], children[keep], found[keep]
+        return offsets, tokens, children, found
 
 
 def _read_logits(logprobs: Any, writable: bool) -> tuple[NDArray[Any], str]:
-    """Logits as an array, of unsigned integers if they are bfloat16; and the name of their type."""
+    """Logits as an array, of integers if they are bfloat16; and the name of their type."""
+    array = logprobs
+    kind = _NAMES.get(array.dtype, "") if type(array) is np.ndarray else ""
+    if not kind:
+        array, kind = _read_others(logprobs, writable)
+    if writable and not array.flags.writeable:
+        raise ValueError("logprobs: it is read-only, and to be constrained in place")
+    return array, kind
+
+
+def _read_others(logprobs: Any, writable: bool) -> tuple[NDArray[Any], str]:
     kind = ""
     if type(logprobs).__module__ == "torch" and str(logprobs.dtype) == "torch.bfloat16":
         # numpy does not have the type, so not even DLPack carries it over.
@@ -412,15 +429,7 @@ def _read_logits(logprobs: Any, writable: bool) -> tuple[NDArray[Any], str]:
         raise TypeError(
             f"logprobs: expected float32, float16, bfloat16 or float64, got {array.dtype}"
         )
-    if writable and not array.flags.writeable:
-        raise ValueError("logprobs: it is read-only, and to be constrained in place")
     return array, kind
-
-
-def _as_bits(values: NDArray[Any], kind: str) -> tuple[NDArray[Any], tuple[int, int, int]]:
-    """Logits as unsigned integers, with the constants of their type."""
-    unsigned, constants = _BITS[kind]
-    return values.view(unsigned), constants
 
 
 def _as_float32(bits: NDArray[Any], kind: str) -> NDArray[np.float32]:

@@ -206,6 +206,18 @@ cdef class StepsCore(Core):
         depth = steps_depth(&self.t, state)
         return self.kernels.number(&self.t, depth, steps_entry(&self.t, depth, state))
 
+    cdef int64_t degree(self, uint64_t state) noexcept nogil:
+        cdef Family f = self.family(state)
+        return f.end - f.first
+
+    cdef void list_children(self, uint64_t state, uint32_t *tokens,
+                            uint64_t *children) noexcept nogil:
+        cdef Family f = self.family(state)
+        cdef uint64_t e, at = NOWHERE
+        for e in range(f.first, f.end):
+            tokens[e - f.first] = <uint32_t>self.token(&f, e, &at)
+            children[e - f.first] = self.child(&f, e)
+
     # ---- arrays ------------------------------------------------------------------------------
 
     def advance(self, const uint64_t[::1] states, const uint32_t[::1] tokens, uint64_t[::1] out):
@@ -213,32 +225,6 @@ cdef class StepsCore(Core):
         if states.shape[0]:
             with nogil:
                 self.kernels.advance(&self.t, &states[0], &tokens[0], &out[0], states.shape[0])
-
-    def degrees(self, const uint64_t[::1] states, int64_t[::1] out):
-        """The number of continuations of each state."""
-        cdef Py_ssize_t i
-        cdef Family f
-        with nogil:
-            for i in range(states.shape[0]):
-                f = self.family(states[i])
-                out[i] = f.end - f.first
-
-    def children(self, const uint64_t[::1] states, const int64_t[::1] offsets,
-                 uint32_t[::1] tokens, uint64_t[::1] children):
-        """Write the continuations of state i to [offsets[i], offsets[i + 1])."""
-        cdef Py_ssize_t i
-        cdef int64_t out
-        cdef uint64_t e, at
-        cdef Family f
-        with nogil:
-            for i in range(states.shape[0]):
-                f = self.family(states[i])
-                out = offsets[i]
-                at = NOWHERE
-                for e in range(f.first, f.end):
-                    tokens[out] = <uint32_t>self.token(&f, e, &at)
-                    children[out] = self.child(&f, e)
-                    out += 1
 
     def expand(self, uint64_t state):
         """Whether a state is that of a key, the tokens and the states of its continuations."""

@@ -113,13 +113,28 @@ cdef class LoudsCore(Core):
     cdef int64_t key_number(self, uint64_t state) noexcept nogil:
         return self.kernels.number(&self.t, state)
 
-    cdef inline int64_t degree(self, uint64_t state) noexcept nogil:
+    cdef int64_t degree(self, uint64_t state) noexcept nogil:
         cdef uint64_t first
         if state == DEAD:
             return 0
         if state > NODE_MASK:
             return 1
         return louds_children(&self.t, state, &first, bits_select0) - first
+
+    cdef void list_children(self, uint64_t state, uint32_t *tokens,
+                            uint64_t *children) noexcept nogil:
+        cdef uint64_t v, first, end
+        if state == DEAD:
+            return
+        if state > NODE_MASK:
+            v = louds_place(&self.t, state)
+            tokens[0] = <uint32_t>packed_get(&self.t.tail, v)
+            children[0] = louds_after(&self.t, state, v)
+            return
+        end = louds_children(&self.t, state, &first, bits_select0)
+        for v in range(first, end):
+            tokens[v - first] = <uint32_t>louds_label(&self.t, v)
+            children[v - first] = louds_entered(&self.t, v)
 
     # ---- arrays ------------------------------------------------------------------------------
 
@@ -128,36 +143,6 @@ cdef class LoudsCore(Core):
         if states.shape[0]:
             with nogil:
                 self.kernels.advance(&self.t, &states[0], &tokens[0], &out[0], states.shape[0])
-
-    def degrees(self, const uint64_t[::1] states, int64_t[::1] out):
-        """The number of continuations of each state."""
-        cdef Py_ssize_t i
-        with nogil:
-            for i in range(states.shape[0]):
-                out[i] = self.degree(states[i])
-
-    def children(self, const uint64_t[::1] states, const int64_t[::1] offsets,
-                 uint32_t[::1] tokens, uint64_t[::1] children):
-        """Write the continuations of state i to [offsets[i], offsets[i + 1])."""
-        cdef Py_ssize_t i
-        cdef int64_t at
-        cdef uint64_t v
-        with nogil:
-            for i in range(states.shape[0]):
-                at = offsets[i]
-                if states[i] == DEAD:
-                    continue
-                if states[i] > NODE_MASK:
-                    v = louds_place(&self.t, states[i])
-                    tokens[at] = <uint32_t>packed_get(&self.t.tail, v)
-                    children[at] = louds_after(&self.t, states[i], v)
-                    continue
-                louds_children(&self.t, states[i], &v, bits_select0)
-                while at < offsets[i + 1]:
-                    tokens[at] = <uint32_t>louds_label(&self.t, v)
-                    children[at] = louds_entered(&self.t, v)
-                    at += 1
-                    v += 1
 
     def expand(self, uint64_t state):
         """Whether a state is that of a key, the tokens and the states of its continuations."""

@@ -186,6 +186,18 @@ cdef class CsrCore(Core):
             return self.keys_above + state - self.first_leaf
         return bits_rank1(&self.terminal.v, state)
 
+    cdef int64_t degree(self, uint64_t state) noexcept nogil:
+        cdef Row r = self.row(state)
+        if not r.dense:
+            # Whoever counts lists next.
+            prefetch(self.entry + r.first)
+        return r.end - r.first
+
+    cdef void list_children(self, uint64_t state, uint32_t *tokens,
+                            uint64_t *children) noexcept nogil:
+        cdef Row r = self.row(state)
+        self.fill(&r, tokens, children)
+
     cdef inline uint64_t state_of_key(self, uint64_t number) noexcept nogil:
         if number >= self.keys_above:
             return self.first_leaf + number - self.keys_above
@@ -245,26 +257,6 @@ cdef class CsrCore(Core):
         with nogil:
             for i in range(states.shape[0]):
                 out[i] = self.child(states[i], tokens[i])
-
-    def degrees(self, const uint64_t[::1] states, int64_t[::1] out):
-        """The number of continuations of each state."""
-        cdef Py_ssize_t i
-        cdef Row r
-        with nogil:
-            for i in range(states.shape[0]):
-                r = self.row(states[i])
-                out[i] = r.end - r.first
-
-    def children(self, const uint64_t[::1] states, const int64_t[::1] offsets,
-                 uint32_t[::1] tokens, uint64_t[::1] children):
-        """Write the continuations of state i to [offsets[i], offsets[i + 1])."""
-        cdef Py_ssize_t i
-        cdef Row r
-        with nogil:
-            for i in range(states.shape[0]):
-                r = self.row(states[i])
-                if r.first < r.end:
-                    self.fill(&r, &tokens[offsets[i]], &children[offsets[i]])
 
     def expand(self, uint64_t state):
         """Whether a state is that of a key, the tokens and the states of its continuations."""
