@@ -216,3 +216,24 @@ class Hook:
             return scores + mask
 
         return call
+
+
+def unconstrained(logits: Floats) -> list[NDArray[Any]]:
+    """The sequences that a beam search without an index keeps for each request.
+
+    `logits` [steps, requests, beams, V] are log-probabilities of every beam of every step.
+    """
+    n_steps, n_requests, width, n_codes = logits.shape
+    out = []
+    for request in range(n_requests):
+        scores = np.zeros(1, np.float32)
+        sequences = np.empty((1, 0), np.uint32)
+        for step in range(n_steps):
+            total = (scores[:, None] + logits[step, request, : len(scores)]).reshape(-1)
+            best = np.argpartition(-total, width - 1)[:width]
+            best = best[np.argsort(-total[best], kind="stable")]
+            scores = total[best]
+            tokens = (best % n_codes).astype(np.uint32)
+            sequences = np.column_stack([sequences[best // n_codes], tokens])
+        out.append(sequences)
+    return out

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import log
+from math import inf, log
 from pathlib import Path
 from typing import Any, SupportsIndex
 
@@ -28,7 +27,7 @@ from succinct.index import DEAD, Index
 
 _FORMAT = "succinct plan"
 _VERSION = 1
-# An option that takes this many times as long as the fastest is not measured again.
+# An option that takes more than this many times as long as the fastest is not measured again.
 _HOPELESS = 2
 
 
@@ -44,7 +43,7 @@ class PlannedStep:
     pinned : bool
         Whether it was chosen by hand.
     seconds : dict of str to float
-        Median time of every option that was measured, by ``mapping/projection/selection``.
+        Least time of every option that was measured, by ``mapping/projection/selection``.
     """
 
     step: int
@@ -242,7 +241,7 @@ def calibrate(
     plan : Plan, optional
         An earlier plan for the same index, of which the pinned steps are kept.
     repeats : int
-        Times that an option is measured; hopeless ones are measured once.
+        Times that an option is measured; hopeless ones are measured twice.
     seed : int
         For the hidden states.
     num_threads : int, optional
@@ -370,16 +369,22 @@ def _options(
 def _measure(
     call: Callable[..., object], options: Sequence[Choice], repeats: int
 ) -> dict[Choice, float]:
-    """Median seconds of every option; the options take turns, so that all meet the same load."""
-    taken: dict[Choice, list[float]] = {option: [] for option in options}
+    """Least seconds of every option; the options take turns, so that all meet the same load.
+
+    Whatever else runs on the machine only adds to a time, so that the least is the nearest to
+    that of the option itself.
+    """
+    least = dict.fromkeys(options, inf)
     running = list(options)
-    for turn in range(repeats + 1):
+    for turn in range(repeats):
         for option in running:
+            # What ran before has left other things in the caches, and threads of the matrix
+            # products spinning: neither is to count.
+            call(plan=option)
             start = time.perf_counter()
             call(plan=option)
-            if turn > 0:  # the first call warms up
-                taken[option].append(time.perf_counter() - start)
-        if turn == 1:
-            least = min(times[0] for times in taken.values())
-            running = [option for option in running if taken[option][0] <= _HOPELESS * least]
-    return {option: statistics.median(times) for option, times in taken.items()}
+            least[option] = min(least[option], time.perf_counter() - start)
+        if turn > 0:  # one time alone may be that of a hiccup
+            bound = _HOPELESS * min(least.values())
+            running = [option for option in running if least[option] <= bound]
+    return least
