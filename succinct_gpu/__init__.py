@@ -147,7 +147,15 @@ def to_host(index: Any) -> Any:
     return index.to_host()
 
 
-def constrain(logprobs: Any, index: Any, states: Any, *, stream: Any = None) -> Any:
+def constrain(
+    logprobs: Any,
+    index: Any,
+    states: Any,
+    *,
+    allowed: Any = None,
+    requests: Any = None,
+    stream: Any = None,
+) -> Any:
     """Set the logits of all tokens that do not continue a row's state to -inf, in place.
 
     Parameters
@@ -158,6 +166,8 @@ def constrain(logprobs: Any, index: Any, states: Any, *, stream: Any = None) -> 
     index : index on the device
     states : uint64 array [R]
         On the device, or integers of the host.
+    allowed, requests : optional
+        Eligible keys and the request of each row, on the host, as for `succinct.constrain`.
     stream : numba.cuda stream, optional
 
     Returns
@@ -174,16 +184,28 @@ def constrain(logprobs: Any, index: Any, states: Any, *, stream: Any = None) -> 
 
     Notes
     -----
-    O(V + continuations) for each row, one launch, no allocation for arrays on the device.
+    O(V + continuations) for each row, one launch, and no allocation for arrays on the device
+    without `allowed`.
     """
     require("constrain", "succinct.constrain does the same")
     from succinct_gpu import _index
 
     _on_device(index)
-    return _index.constrain(logprobs, index, states, stream if stream is not None else 0)
+    used = stream if stream is not None else 0
+    return _index.constrain(logprobs, index, states, allowed, requests, used)
 
 
-def candidates(logprobs: Any, index: Any, states: Any, *, stream: Any = None) -> Any:
+def candidates(
+    logprobs: Any,
+    index: Any,
+    states: Any,
+    *,
+    width: SupportsIndex | None = None,
+    normalize: str | None = None,
+    allowed: Any = None,
+    requests: Any = None,
+    stream: Any = None,
+) -> Any:
     """List the tokens that continue each row's state, with their logits and the states behind.
 
     Parameters
@@ -191,13 +213,17 @@ def candidates(logprobs: Any, index: Any, states: Any, *, stream: Any = None) ->
     logprobs : array [R, V] of float32 or float16
     index : index on the device
     states : uint64 array [R]
+    width, normalize, allowed, requests : optional
+        As for `succinct.candidates`; the bitmaps and requests on the host.
     stream : numba.cuda stream, optional
 
     Returns
     -------
-    named tuple
-        ``offsets, tokens, scores, next_states``, where `logprobs` is: those of row i lie at
-        ``offsets[i]:offsets[i + 1]``, tokens ascending. Scores are float32; NaN gives -inf.
+    Candidates or PaddedCandidates
+        Named tuples of arrays, where `logprobs` is: ``offsets, tokens, scores, next_states``, with
+        those of row i at ``offsets[i]:offsets[i + 1]``; or with `width` ``tokens, scores,
+        next_states, valid`` [R, width]. Tokens ascend. Scores are float32; NaN gives -inf.
+        On the device a row with more than `width` candidates has no valid ones.
 
     Raises
     ------
@@ -206,8 +232,8 @@ def candidates(logprobs: Any, index: Any, states: Any, *, stream: Any = None) ->
 
     Notes
     -----
-    O(continuations) for each row. How many there are decides the size of the answer, so the call
-    waits for the counts.
+    O(continuations) for each row, and V more for "vocab". Without `width`, how many there are
+    decides the size of the answer, so the call waits for the counts; with it, it waits for nothing.
 
     Examples
     --------
@@ -224,7 +250,8 @@ def candidates(logprobs: Any, index: Any, states: Any, *, stream: Any = None) ->
     from succinct_gpu import _index
 
     _on_device(index)
-    return _index.candidates(logprobs, index, states, stream if stream is not None else 0)
+    used = stream if stream is not None else 0
+    return _index.candidates(logprobs, index, states, width, normalize, allowed, requests, used)
 
 
 def filter_step(

@@ -12,7 +12,6 @@ import numpy as np
 from numba import cuda
 
 from succinct.bits import lanes as bit_lanes
-from succinct.decode import eligibility
 from succinct.trie import lanes as trie_lanes
 
 
@@ -40,7 +39,10 @@ class Navigation(NamedTuple):
 
 PROTOCOL = Navigation._fields
 # What is taken from the lanes of an index.
-_NAVIGATION = frozenset((*PROTOCOL, *eligibility.PROTOCOL))
+_NAVIGATION = frozenset((*PROTOCOL, "descend", "extensions", "key_range"))
+
+# Functions to call by names that the source leaves open.
+Choices = tuple[tuple[str, Callable[..., Any]], ...]
 
 
 @cuda.jit(device=True)  # type: ignore[untyped-decorator]
@@ -55,19 +57,22 @@ def _lowest_one(word: Any) -> Any:
 
 # The device has instructions for these.
 _INSTRUCTIONS = {bit_lanes.popcount: _popcount, bit_lanes.lowest_one: _lowest_one}
-_compiled: dict[tuple[Any, ModuleType], Any] = {}
+_compiled: dict[tuple[Any, ModuleType, Choices], Any] = {}
 
 
-def device_function(function: Callable[..., Any], lanes: ModuleType = trie_lanes) -> Any:
+def device_function(
+    function: Callable[..., Any], lanes: ModuleType = trie_lanes, choices: Choices = ()
+) -> Any:
     """Compile a plain function, and the plain functions that it calls, for the device.
 
-    Where they navigate, they get the functions of `lanes`.
+    Where they navigate, they get the functions of `lanes`; where they call a name of `choices`,
+    what stands beside it.
     """
     if function in _INSTRUCTIONS:
         return _INSTRUCTIONS[function]
-    key = function, lanes
+    key = function, lanes, choices
     if key not in _compiled:
-        _compiled[key] = cuda.jit(device=True)(_bound(function, lanes))
+        _compiled[key] = cuda.jit(device=True)(_bound(function, lanes, choices))
     return _compiled[key]
 
 
@@ -78,19 +83,21 @@ def navigation(lanes: ModuleType) -> Navigation:
 
 
 @cache
-def kernel_for(function: Callable[..., Any], lanes: ModuleType = trie_lanes) -> Any:
-    """Make a kernel of a plain function that calls the navigation of `lanes`."""
-    return cuda.jit(_bound(function, lanes))
+def kernel_for(
+    function: Callable[..., Any], lanes: ModuleType = trie_lanes, choices: Choices = ()
+) -> Any:
+    """Make a kernel of a plain function; see `device_function`."""
+    return cuda.jit(_bound(function, lanes, choices))
 
 
-def _bound(function: Any, lanes: ModuleType) -> FunctionType:
+def _bound(function: Any, lanes: ModuleType, choices: Choices) -> FunctionType:
     """Copy of `function` whose globals refer to device functions."""
     code = function.__code__
-    namespace = dict(function.__globals__)
+    namespace = dict(function.__globals__) | dict(choices)
     for name in code.co_names:
         callee = getattr(lanes, name) if name in _NAVIGATION else namespace.get(name)
         if isinstance(callee, FunctionType):
-            namespace[name] = device_function(callee, lanes)
+            namespace[name] = device_function(callee, lanes, choices)
     copy = FunctionType(code, namespace, function.__name__, function.__defaults__)
     copy.__module__ = function.__module__
     copy.__qualname__ = function.__qualname__

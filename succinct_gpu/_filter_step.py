@@ -280,6 +280,7 @@ class Prepared:
             parents=room("out parents", shape, np.int64),
             counts=room("out counts", (n_requests,), np.int32),
         )
+        self.every_key = index._eligible(None, None, n_rows, stream)
         if self.restricted:
             self.allowed = upload_tuple(allowed[0], stream)
             self.allowed_at = upload(allowed[1], stream)
@@ -309,7 +310,7 @@ class Prepared:
         n_requests, n_beams = self.shape
         if n_requests == 0:
             return
-        block = _filtering.BLOCK
+        block = _masking.BLOCK
         kernel_for(_filtering.clear)[_blocks(self.words.size, block), block, self.stream](
             self.words
         )
@@ -339,16 +340,19 @@ class Prepared:
 
     def _normalise(self, values: Any, width: int) -> None:
         kernel = kernel_for(_filtering.normalise)
-        kernel[self.n_rows, _filtering.BLOCK, self.stream](values, np.int64(width), self.slots)
+        kernel[self.n_rows, _masking.BLOCK, self.stream](values, np.int64(width), self.slots)
 
     def _mask(self, navigating: tuple[Any, ...]) -> None:
         if self.normalize == "vocab":
             self._normalise(self.slots.values, 0)
         # All bits are left out of the comparison that finds NaN: it is for `normalise` to find.
         infinity, none = np.uint32(0xFF800000), np.uint32(0)
-        kernel_for(_masking.constrain_rows, self.index.lanes)[
+        kernel_for(_masking.constrain_rows, self.index.lanes, self.every_key[0])[
             self.n_rows, _masking.BLOCK, self.stream
-        ](*navigating, np.int64(self.dense_low), self.dense.view(np.uint32), infinity, none)
+        ](
+            *navigating, *self.every_key[1], np.int64(self.dense_low),
+            self.dense.view(np.uint32), infinity, none,
+        )  # fmt: skip
         if self.normalize == "valid":
             self._normalise(self.slots.values, 0)
 
@@ -372,7 +376,7 @@ class Prepared:
             ](self.index.arrays, self.allowed, self.allowed_at, self.slots)
         if selective:
             shared = 4 * self.hidden.shape[1]
-            kernel_for(_filtering.project)[workers, _filtering.BLOCK, self.stream, shared](
+            kernel_for(_filtering.project)[workers, _masking.BLOCK, self.stream, shared](
                 self.hidden, self.weight, np.int64(self.low), self.slots
             )
         if self.normalize == "vocab":
@@ -381,7 +385,7 @@ class Prepared:
             self._normalise(self.slots.values, 0)
 
     def _select(self) -> None:
-        n_requests, block = self.shape[0], _filtering.BLOCK
+        n_requests, block = self.shape[0], _masking.BLOCK
         low, need = np.int64(self.dense_low), np.int64(self.width)
         if self.choice.selection != "radix":
             kernel_for(_selecting.select_in_block)[n_requests, block, self.stream](

@@ -16,13 +16,10 @@ import numpy as np
 from numba import cuda
 
 from succinct.bits.lanes import BitLanes
-from succinct.decode.eligibility import is_eligible, reaches_eligible
-from succinct.trie.lanes import child_range, find_child, is_terminal, nth_child
-from succinct_gpu._masking import usable
+from succinct.trie.lanes import child_range, find_child, nth_child
+from succinct_gpu._masking import BLOCK, block_scan, leads_to_eligible, usable
 
 CHUNK = 64
-#: Threads of a block, of every kernel but `fill_slots`.
-BLOCK = 256
 #: What can be wrong with a request: scores that are not finite, too few slots, a token that the
 #: output matrix has no row for.
 NOT_FINITE, NO_ROOM, NO_ROW = 1, 2, 3
@@ -82,33 +79,6 @@ def clear(words: Any) -> None:
     while i < words.size:
         words[i] = 0
         i += cuda.gridsize(1)
-
-
-def block_scan(value: np.int64, totals: Any) -> tuple[np.int64, np.int64]:
-    """The sum of the values of all threads before this one, and of all of the block.
-
-    For blocks of `BLOCK` threads, which must all call it; `totals` is shared memory of int64 [8].
-    """
-    lane = cuda.laneid
-    warp = cuda.threadIdx.x >> 5
-    upto = np.int64(value)
-    distance = 1
-    while distance < 32:
-        below = cuda.shfl_up_sync(_FULL, upto, distance)
-        if lane >= distance:
-            upto += below
-        distance *= 2
-    if lane == 31:
-        totals[warp] = upto
-    cuda.syncthreads()
-    before = upto - value
-    total = np.int64(0)
-    for other in range(BLOCK // 32):
-        if other < warp:
-            before += totals[other]
-        total += totals[other]
-    cuda.syncthreads()
-    return before, total
 
 
 def open_rows(
@@ -200,14 +170,6 @@ def fill_slots(
             slots.states[slot] = child
             slots.values[slot] = value
         chunk += np.int64(cuda.gridDim.x)
-
-
-def leads_to_eligible(index: Any, state: np.uint64, allowed: BitLanes, offset: np.int64) -> bool:
-    """Whether a state is an eligible key or a prefix of one."""
-    return bool(
-        (is_terminal(index, state) and is_eligible(index, state, allowed, offset))
-        or reaches_eligible(index, state, allowed, offset)
-    )
 
 
 def drop_ineligible(index: Any, allowed: BitLanes, allowed_at: Any, slots: Slots) -> None:

@@ -1,11 +1,19 @@
 """Indexes on the device, and the functions of masking over them."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from succinct import LoudsTrie, StepMap, _args
+from succinct.decode.eligibility import read_allowed
+from succinct.decode.masking import (
+    Candidates,
+    PaddedCandidates,
+    check_width,
+    read_candidate_options,
+    read_row_allowed,
+)
 from succinct.index import Index
 from succinct.maps.layout import COLUMN
 from succinct_gpu import _masking
@@ -17,6 +25,8 @@ _FLOATS = {
     np.dtype(np.float32): (np.uint32, np.uint32(0xFF800000), np.uint32(0x7FFFFFFF)),
     np.dtype(np.float16): (np.uint16, np.uint16(0xFC00), np.uint16(0x7FFF)),
 }
+# Tokens, scores, states, and whether there is one.
+_PARTS = (np.uint32, np.float32, np.uint64, np.bool_)
 
 
 class DeviceIndex:
@@ -44,6 +54,7 @@ class DeviceIndex:
                 "or search on the CPU: succinct.beam_search takes the index as it is"
             )
         self._host_arrays = arrays
+        self._every_key: Any = None
         self.arrays = upload_tuple(arrays, stream)
 
     def __getattr__(self, name: str) -> Any:
@@ -80,14 +91,31 @@ class DeviceIndex:
         self._host.is_terminal(given)  # raises for what is no state
         return upload(given, stream)
 
-    def allowed_mask(self, states: Any, stream: Any = 0) -> Any:
-        """Bitmask of the tokens that continue each state.
+    def _eligible(
+        self, allowed: Any, requests: Any, n_rows: int, stream: Any
+    ) -> tuple[Any, tuple[Any, Any]]:
+        """The choice of `is_wanted`, and the bitmaps that it is given."""
+        read = read_row_allowed(allowed, requests, self._host.n_keys, n_rows)
+        if read is None or (read[1] < 0).all():
+            if self._every_key is None:
+                none = read_allowed(None, 0, 1)
+                self._every_key = upload_tuple(none[0], stream), upload(none[1], stream)
+            return (("is_wanted", _masking.every_key),), self._every_key
+        return (), (upload_tuple(read[0], stream), upload(read[1], stream))
+
+    def allowed_mask(
+        self, states: Any, stream: Any = 0, *, allowed: Any = None, requests: Any = None
+    ) -> Any:
+        """Bitmask of the tokens that continue each state, as kernels of structured generation
+        take it.
 
         Parameters
         ----------
         states : uint64 array [R]
             On the host or on the device; the answer is where they are.
         stream : stream, optional
+        allowed, requests : optional
+            As for `succinct.constrain`.
 
         Returns
         -------
@@ -98,11 +126,14 @@ class DeviceIndex:
 
         on_device = self._states(states, stream)
         rows = len(states)
+        choices, eligible = self._eligible(allowed, requests, rows, stream)
         shape = (rows, max(1, -(-self.vocab_size // 32)))
         words = cuda.device_array(shape, np.uint32, stream=stream)
         if rows:
-            kernel = kernel_for(_masking.mask_rows, self.lanes)
-            kernel[rows, _masking.BLOCK, stream](self.arrays, self._limits, on_device, words)
+            kernel = kernel_for(_masking.mask_rows, self.lanes, choices)
+            kernel[rows, _masking.BLOCK, stream](
+                self.arrays, self._limits, on_device, *eligible, words
+            )
         if is_device_array(states):
             return words.view(np.int32)
         return _down(words, stream).view(np.int32)[:, : -(-self.vocab_size // 32)]
@@ -139,7 +170,9 @@ def _logits(logprobs: Any, index: DeviceIndex, states: Any, stream: Any) -> Any:
     return given if is_device_array(logprobs) else upload(given, stream)
 
 
-def constrain(logprobs: Any, index: DeviceIndex, states: Any, stream: Any) -> Any:
+def constrain(
+    logprobs: Any, index: DeviceIndex, states: Any, allowed: Any, requests: Any, stream: Any
+) -> Any:
     """See `succinct_gpu.constrain`."""
     if not is_device_array(logprobs) and not (
         isinstance(logprobs, np.ndarray) and logprobs.flags.writeable
@@ -148,12 +181,15 @@ def constrain(logprobs: Any, index: DeviceIndex, states: Any, stream: Any) -> An
     given = _logits(logprobs, index, states, stream)
     on_device = index._states(states, stream)
     rows = logprobs.shape[0]
+    choices, eligible = index._eligible(allowed, requests, rows, stream)
     if rows and logprobs.shape[1]:
         unsigned, minus_infinity, absolute = _FLOATS[np.dtype(given.dtype)]
-        kernel_for(_masking.constrain_rows, index.lanes)[rows, _masking.BLOCK, stream](
+        kernel = kernel_for(_masking.constrain_rows, index.lanes, choices)
+        kernel[rows, _masking.BLOCK, stream](
             index.arrays,
             index._limits,
             on_device,
+            *eligible,
             np.int64(0),
             given.view(unsigned),
             minus_infinity,
@@ -164,50 +200,68 @@ def constrain(logprobs: Any, index: DeviceIndex, states: Any, stream: Any) -> An
     return logprobs
 
 
-class Candidates(NamedTuple):
-    """Valid continuations of every row, one row after another; tokens ascending."""
-
-    offsets: Any
-    tokens: Any
-    scores: Any
-    next_states: Any
-
-
-def candidates(logprobs: Any, index: DeviceIndex, states: Any, stream: Any) -> Candidates:
+def candidates(
+    logprobs: Any,
+    index: DeviceIndex,
+    states: Any,
+    width: Any,
+    normalize: Any,
+    allowed: Any,
+    requests: Any,
+    stream: Any,
+) -> Candidates | PaddedCandidates:
     """See `succinct_gpu.candidates`."""
     from numba import cuda
 
     given = _logits(logprobs, index, states, stream)
     on_device = index._states(states, stream)
     rows = len(states)
-    offsets = np.zeros(rows + 1, np.int64)
-    if rows:
-        counts = cuda.device_array(rows, np.int64, stream=stream)
-        kernel_for(_masking.count_children, index.lanes)[-(-rows // 128), 128, stream](
-            index.arrays, index._limits, on_device, counts
-        )
-        np.cumsum(_down(counts, stream), out=offsets[1:])
-    total = int(offsets[-1])
-    device_offsets = upload(offsets, stream)
-    room = max(1, total)
-    tokens = cuda.device_array(room, np.uint32, stream=stream)
-    scores = cuda.device_array(room, np.float32, stream=stream)
-    next_states = cuda.device_array(room, np.uint64, stream=stream)
-    if total:
-        kernel_for(_masking.list_candidates, index.lanes)[rows, 128, stream](
-            index.arrays,
-            index._limits,
-            on_device,
-            given,
-            device_offsets,
-            tokens,
-            scores,
-            next_states,
-        )
-    parts = (device_offsets, tokens[:total], scores[:total], next_states[:total])
+    width = read_candidate_options(width, normalize)
+    choices, eligible = index._eligible(allowed, requests, rows, stream)
+
+    def new(shape: Any, dtype: Any) -> Any:
+        return cuda.device_array(shape, dtype, stream=stream)
+
+    counts = new(rows, np.int64)
+    lister = kernel_for(_masking.list_rows, index.lanes, choices)
+
+    def listed(width: int, offsets: Any, parts: Any) -> None:
+        if rows:
+            lister[rows, _masking.BLOCK, stream](
+                index.arrays, index._limits, on_device, *eligible, given, np.int64(width), offsets,
+                counts, *parts,
+            )  # fmt: skip
+
+    nothing = new(0, np.int64)
+    if width is not None:
+        offsets, size = nothing, rows * width
+    else:
+        if rows and choices:
+            kernel_for(_masking.count_children, index.lanes)[-(-rows // 128), 128, stream](
+                index.arrays, index._limits, on_device, counts
+            )
+        else:
+            listed(0, nothing, (new(0, dtype) for dtype in _PARTS))
+        sums = np.zeros(rows + 1, np.int64)
+        if rows:
+            np.cumsum(_down(counts, stream), out=sums[1:])
+        offsets, size = upload(sums, stream), int(sums[-1])
+    parts = [new(max(1, size), dtype)[:size] for dtype in _PARTS[:3]]
+    parts.append(new(size if width is not None else 0, np.bool_))
+    if size:
+        listed(width or 0, offsets, parts)
+        if normalize is not None:
+            kernel_for(_masking.normalise_rows)[rows, _masking.BLOCK, stream](
+                given, normalize == "vocab", np.int64(width or 0), offsets, counts, parts[1]
+            )
+    if width is None:
+        found = [offsets, *parts[:3]]
+        if is_device_array(logprobs):
+            return Candidates(*found)
+        return Candidates(sums, *(_down(part, stream)[:size] for part in parts[:3]))
+    shaped = [part.reshape(rows, width) for part in parts]
     if is_device_array(logprobs):
-        return Candidates(*parts)
-    if total == 0:
-        empty = (np.empty(0, dtype) for dtype in (np.uint32, np.float32, np.uint64))
-        return Candidates(offsets, *empty)
-    return Candidates(offsets, *(_down(part, stream) for part in parts[1:]))
+        return PaddedCandidates(*shaped)
+    if rows:
+        check_width(_down(counts, stream), width)
+    return PaddedCandidates(*(_down(part, stream) for part in shaped))

@@ -3,17 +3,25 @@
 One block a row. The kernels that fill rows go through the vocabulary in tiles: threads mark the
 continuations that lie in the tile in shared memory, then write the tile, coalesced. A row of V
 columns and d continuations costs O(V + d) work in V / 4096 rounds of three barriers; the loads that
-depend on each other are those of one child lookup a round. Listing candidates costs O(d).
+depend on each other are those of one child lookup a round. Listing candidates costs O(d), in rounds
+of 256 continuations.
+
+Kernels that call `is_wanted` are compiled with `every_key` in its place where every key is
+eligible.
 """
 
+from math import exp, log
 from typing import Any
 
 import numpy as np
 from numba import cuda
 
-from succinct.trie.lanes import child_range, nth_child
+from succinct.bits.lanes import BitLanes
+from succinct.decode.eligibility import is_eligible, reaches_eligible
+from succinct.trie.lanes import child_range, is_terminal, nth_child
 
 BLOCK = 256
+_FULL = 0xFFFFFFFF
 _TILE = 4096
 _TILE_WORDS = 128
 _DEAD = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -28,8 +36,57 @@ def usable(state: np.uint64, limits: Any) -> np.uint64:
     return _DEAD
 
 
+def block_scan(value: np.int64, totals: Any) -> tuple[np.int64, np.int64]:
+    """The sum of the values of all threads before this one, and of all of the block.
+
+    For blocks of `BLOCK` threads, which must all call it; `totals` is shared memory of int64 [8].
+    """
+    lane = cuda.laneid
+    warp = cuda.threadIdx.x >> 5
+    upto = np.int64(value)
+    distance = 1
+    while distance < 32:
+        below = cuda.shfl_up_sync(_FULL, upto, distance)
+        if lane >= distance:
+            upto += below
+        distance *= 2
+    if lane == 31:
+        totals[warp] = upto
+    cuda.syncthreads()
+    before = upto - value
+    total = np.int64(0)
+    for other in range(BLOCK // 32):
+        if other < warp:
+            before += totals[other]
+        total += totals[other]
+    cuda.syncthreads()
+    return before, total
+
+
+def leads_to_eligible(index: Any, state: np.uint64, allowed: BitLanes, offset: np.int64) -> bool:
+    """Whether a state is an eligible key or a prefix of one."""
+    return bool(
+        (is_terminal(index, state) and is_eligible(index, state, allowed, offset))
+        or reaches_eligible(index, state, allowed, offset)
+    )
+
+
+def is_wanted(index: Any, state: np.uint64, allowed: BitLanes, allowed_at: Any, row: Any) -> bool:
+    """Whether a state leads to a key that the request of a row may get."""
+    offset = allowed_at[row]
+    return bool(offset < 0 or leads_to_eligible(index, state, allowed, offset))
+
+
+def every_key(index: Any, state: np.uint64, allowed: BitLanes, allowed_at: Any, row: Any) -> bool:
+    """As `is_wanted` where every key is eligible."""
+    return True
+
+
 def mark_tile(
     index: Any,
+    allowed: BitLanes,
+    allowed_at: Any,
+    row: Any,
     state: np.uint64,
     first: np.int64,
     count: np.int64,
@@ -51,7 +108,11 @@ def mark_tile(
             token, child = nth_child(index, state, first, k)
             if token < begin + _TILE:
                 inside = np.int32(1)
-                if token >= begin and child != _DEAD:
+                if (
+                    token >= begin
+                    and child != _DEAD
+                    and is_wanted(index, child, allowed, allowed_at, row)
+                ):
                     place = token - begin
                     bit = np.uint32(1) << np.uint32(place & 31)
                     cuda.atomic.or_(marks, place >> 5, np.uint32(bit))
@@ -65,6 +126,8 @@ def constrain_rows(
     index: Any,
     limits: Any,
     states: Any,
+    allowed: BitLanes,
+    allowed_at: Any,
     low: np.int64,
     logits: Any,
     minus_infinity: Any,
@@ -87,7 +150,9 @@ def constrain_rows(
         if i < _TILE_WORDS:
             marks[i] = _NONE
         cuda.syncthreads()
-        done = mark_tile(index, state, first, count, done, low + begin, marks)
+        done = mark_tile(
+            index, allowed, allowed_at, row, state, first, count, done, low + begin, marks
+        )
         place = np.int64(i)
         while place < _TILE and begin + place < width:
             valid = (marks[place >> 5] >> np.uint32(place & 31)) & np.uint32(1) != _NONE
@@ -100,7 +165,9 @@ def constrain_rows(
         begin += _TILE
 
 
-def mask_rows(index: Any, limits: Any, states: Any, words: Any) -> None:
+def mask_rows(
+    index: Any, limits: Any, states: Any, allowed: BitLanes, allowed_at: Any, words: Any
+) -> None:
     """Write the bitmask of valid tokens of every row; `words` [R, W] of uint32."""
     marks = cuda.shared.array(_TILE_WORDS, np.uint32)
     row = cuda.blockIdx.x
@@ -113,7 +180,7 @@ def mask_rows(index: Any, limits: Any, states: Any, words: Any) -> None:
         if i < _TILE_WORDS:
             marks[i] = _NONE
         cuda.syncthreads()
-        done = mark_tile(index, state, first, count, done, begin, marks)
+        done = mark_tile(index, allowed, allowed_at, row, state, first, count, done, begin, marks)
         word = (begin >> 5) + i
         if i < _TILE_WORDS and word < words.shape[1]:
             words[row, word] = marks[i]
@@ -129,31 +196,153 @@ def count_children(index: Any, limits: Any, states: Any, counts: Any) -> None:
         counts[row] = count
 
 
-def list_candidates(
+def list_rows(
     index: Any,
     limits: Any,
     states: Any,
+    allowed: BitLanes,
+    allowed_at: Any,
     logits: Any,
+    width: np.int64,
     offsets: Any,
+    counts: Any,
     tokens: Any,
     scores: Any,
     next_states: Any,
+    valid: Any,
 ) -> None:
-    """Write the continuations of row r to places from ``offsets[r]`` on, none behind the next."""
-    row = cuda.blockIdx.x
+    """List the valid continuations of every row in order, and count them; a block for each row.
+
+    Their places are `width` for every row, or with 0 those from ``offsets[r]`` on to the next; with
+    no offsets they are only counted. Places that are left over are filled, and so are all of a
+    row that has more than `width`. `valid` may be empty.
+    """
+    totals = cuda.shared.array(8, np.int64)
+    row = np.int64(cuda.blockIdx.x)
     state = usable(states[row], limits)
     first, count = child_range(index, state)
-    begin = offsets[row]
-    room = min(count, offsets[row + 1] - begin)
-    k = np.int64(cuda.threadIdx.x)
-    while k < room:
-        token, child = nth_child(index, state, first, k)
-        score = _MINUS_INFINITY
-        if 0 <= token < logits.shape[1]:
+    begin = row * width
+    room = width
+    if width == 0 and offsets.size > 0:
+        begin = offsets[row]
+        room = offsets[row + 1] - begin
+    done = np.int64(0)
+    at = np.int64(0)
+    while at < count:
+        k = at + np.int64(cuda.threadIdx.x)
+        wanted = np.int64(0)
+        token, child = np.int64(0), _DEAD
+        if k < count:
+            token, child = nth_child(index, state, first, k)
+            if (
+                child != _DEAD
+                and 0 <= token < logits.shape[1]
+                and is_wanted(index, child, allowed, allowed_at, row)
+            ):
+                wanted = np.int64(1)
+        before, used = block_scan(wanted, totals)
+        place = done + before
+        if wanted != 0 and place < room:
             score = np.float32(logits[row, token])
             if score != score:
                 score = _MINUS_INFINITY
-        tokens[begin + k] = np.uint32(token)
-        scores[begin + k] = score
-        next_states[begin + k] = child
-        k += np.int64(cuda.blockDim.x)
+            tokens[begin + place] = np.uint32(token)
+            scores[begin + place] = score
+            next_states[begin + place] = child
+            if valid.size > 0:
+                valid[begin + place] = True
+        done += used
+        at += np.int64(BLOCK)
+    if cuda.threadIdx.x == 0:
+        counts[row] = done
+    if width > 0 and done > width:
+        done = np.int64(0)
+        cuda.syncthreads()  # what was written above is overwritten
+    k = done + np.int64(cuda.threadIdx.x)
+    while k < room:
+        tokens[begin + k] = np.uint32(0)
+        scores[begin + k] = _MINUS_INFINITY
+        next_states[begin + k] = _DEAD
+        if valid.size > 0:
+            valid[begin + k] = False
+        k += np.int64(BLOCK)
+
+
+def block_max(value: np.float64, parts: Any) -> np.float64:
+    """The largest value of the threads of a block, which must all call it; `parts` is shared."""
+    distance = 16
+    while distance > 0:
+        value = max(value, cuda.shfl_xor_sync(_FULL, value, distance))
+        distance >>= 1
+    if cuda.laneid == 0:
+        parts[cuda.threadIdx.x >> 5] = value
+    cuda.syncthreads()
+    for warp in range(BLOCK // 32):
+        value = max(value, parts[warp])
+    cuda.syncthreads()
+    return value
+
+
+def block_sum(value: np.float64, parts: Any) -> np.float64:
+    """The sum of the values, added in one order; otherwise as `block_max`."""
+    distance = 16
+    while distance > 0:
+        value += cuda.shfl_xor_sync(_FULL, value, distance)
+        distance >>= 1
+    if cuda.laneid == 0:
+        parts[cuda.threadIdx.x >> 5] = value
+    cuda.syncthreads()
+    total = np.float64(0.0)
+    for warp in range(BLOCK // 32):
+        total += parts[warp]
+    cuda.syncthreads()
+    return total
+
+
+def normalise_rows(
+    logits: Any, over_all: bool, width: np.int64, offsets: Any, counts: Any, scores: Any
+) -> None:
+    """Log-softmax of the scores that `list_rows` wrote, over them or over all logits of a row.
+
+    A block for each row, in float64, as on the CPU: two passes, and one over the scores.
+    """
+    parts = cuda.shared.array(8, np.float64)
+    row = np.int64(cuda.blockIdx.x)
+    i = np.int64(cuda.threadIdx.x)
+    begin, n = row * width, counts[row]
+    if width == 0:
+        begin = offsets[row]
+        n = min(n, offsets[row + 1] - begin)
+    elif n > width:
+        n = np.int64(0)
+    end = np.int64(logits.shape[1]) if over_all else n
+    most = np.float64(_MINUS_INFINITY)
+    k = i
+    while k < end:
+        value = np.float64(logits[row, k]) if over_all else np.float64(scores[begin + k])
+        if value > most:
+            most = value
+        k += BLOCK
+    most = block_max(most, parts)
+    total = np.float64(0.0)
+    k = i
+    while k < end:
+        value = np.float64(logits[row, k]) if over_all else np.float64(scores[begin + k])
+        if value == most:
+            total += 1.0
+        elif value < most:
+            total += np.float64(exp(value - most))
+        k += BLOCK
+    total = block_sum(total, parts)
+    log_sum = np.float64(0.0)
+    if most > _MINUS_INFINITY and total > 0.0:
+        log_sum = np.float64(log(total))
+    k = i
+    while k < n:
+        value = np.float64(scores[begin + k])
+        if value == most and most > _MINUS_INFINITY:
+            value = np.float64(0.0)
+        elif value > _MINUS_INFINITY:
+            value -= most
+        scores[begin + k] = np.float32(value - log_sum)
+        k += BLOCK

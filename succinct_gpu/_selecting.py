@@ -17,7 +17,8 @@ import numpy as np
 from numba import cuda
 
 from succinct.decode._select import order32, unorder32
-from succinct_gpu._filtering import BLOCK, Slots, block_scan
+from succinct_gpu._filtering import Slots
+from succinct_gpu._masking import BLOCK, block_scan
 
 #: The most that are kept of a request.
 MOST = 4096

@@ -253,10 +253,7 @@ def candidates(
     """
     values, kind = _read_logits(logprobs, writable=False)
     rows = _Rows(values, kind, index, states, allowed, requests, num_threads)
-    if width is not None:
-        width = _args.at_least_one("width", width)
-    if not (normalize is None or (isinstance(normalize, str) and normalize in ("valid", "vocab"))):
-        raise ValueError(f'normalize: expected "valid", "vocab" or None, got {normalize!r}')
+    width = read_candidate_options(width, normalize)
     offsets, tokens, next_states, found = rows.listed()
     scores = _as_float32(found, kind)
     if normalize == "valid":
@@ -276,9 +273,7 @@ def _padded(
     width: int,
 ) -> PaddedCandidates:
     counts = np.diff(offsets)
-    if counts.size and counts.max() > width:
-        row = int(np.argmax(counts > width))
-        raise ValueError(f"width: row {row} has {counts[row]} candidates, more than {width}")
+    check_width(counts, width)
     valid = np.arange(width) < counts[:, None]
     out = PaddedCandidates(
         np.zeros(valid.shape, np.uint32),
@@ -288,6 +283,41 @@ def _padded(
     )
     out.tokens[valid], out.scores[valid], out.next_states[valid] = tokens, scores, next_states
     return out
+
+
+def read_row_allowed(
+    allowed: Allowed | None, requests: ArrayLike | None, n_keys: int, n_rows: int
+) -> tuple[BitLanes, NDArray[np.int64]] | None:
+    """Bitmaps, and where the bits of each row's request begin in them; None if there are none."""
+    if requests is None:
+        return None if allowed is None else read_allowed(allowed, n_keys, n_rows)
+    many = isinstance(allowed, np.ndarray) and allowed.ndim == 2
+    if not isinstance(allowed, (list, tuple)) and not many:
+        raise ValueError("requests: only with one bitmap for each request in allowed")
+    assert isinstance(allowed, (Sequence, np.ndarray))
+    numbers = _args.positions(_args.on_host("requests", requests), len(allowed), "requests")
+    if numbers.shape != (n_rows,):
+        raise ValueError(
+            f"requests: expected {n_rows}, one for each row of logprobs, got shape {numbers.shape}"
+        )
+    eligible, offsets = read_allowed(allowed, n_keys, len(allowed))
+    return eligible, offsets[numbers]
+
+
+def read_candidate_options(width: Any, normalize: Any) -> int | None:
+    """The width, checked, and raise ValueError if there is no such normalisation."""
+    if width is not None:
+        width = _args.at_least_one("width", width)
+    if not (normalize is None or (isinstance(normalize, str) and normalize in ("valid", "vocab"))):
+        raise ValueError(f'normalize: expected "valid", "vocab" or None, got {normalize!r}')
+    return None if width is None else int(width)
+
+
+def check_width(counts: NDArray[Any], width: int) -> None:
+    """Raise ValueError if a row has more candidates than there is room for."""
+    if counts.size and counts.max() > width:
+        row = int(np.argmax(counts > width))
+        raise ValueError(f"width: row {row} has {counts[row]} candidates, more than {width}")
 
 
 class _Rows:
@@ -326,23 +356,7 @@ class _Rows:
         self.index, self.states = index, np.ascontiguousarray(array)
         unsigned, self.constants = _BITS[kind]
         self.bits = values.view(unsigned)
-        self.allowed: tuple[BitLanes, NDArray[np.int64]] | None = None
-        if requests is None:
-            if allowed is not None:
-                self.allowed = read_allowed(allowed, index.n_keys, n_rows)
-            return
-        many = isinstance(allowed, np.ndarray) and allowed.ndim == 2
-        if not isinstance(allowed, (list, tuple)) and not many:
-            raise ValueError("requests: only with one bitmap for each request in allowed")
-        assert isinstance(allowed, (Sequence, np.ndarray))
-        numbers = _args.positions(_args.on_host("requests", requests), len(allowed), "requests")
-        if numbers.shape != (n_rows,):
-            raise ValueError(
-                f"requests: expected {n_rows}, one for each row of logprobs, got shape "
-                f"{numbers.shape}"
-            )
-        eligible, offsets = read_allowed(allowed, index.n_keys, len(allowed))
-        self.allowed = eligible, offsets[numbers]
+        self.allowed = read_row_allowed(allowed, requests, index.n_keys, n_rows)
 
     def in_parts(self, work: Callable[[slice, slice], T], worth: int) -> list[T]:
         """Call `work` with the rows of each part and their offsets, in up to `worth` threads."""
