@@ -15,7 +15,7 @@ from succinct.bits.packed import words_for
 from succinct.keys import KeyTable
 from succinct.maps import layout as layouts
 from succinct.maps.layout import Layout, Shape, Step
-from succinct.trie import _levels
+from succinct.trie import _chains
 from succinct.trie.passes import Passes
 
 #: A link has as many bits as an integer of an index can have.
@@ -77,11 +77,11 @@ def may_pay(passes: Passes, place: Layout) -> bool:
     share = min(keys.n_keys // _SAMPLE, keys.vocab_size // 16).bit_length() - 1
     if share <= 0:
         return True
-    sample = _levels.sample_rests(keys, share, 4 * (keys.n_keys >> share))
+    sample = _chains.sample_rests(keys, share, 4 * (keys.n_keys >> share))
     if sample is None or len(sample[0]) < _SAMPLE // 16:
         return True
     origin, span, n_keys = sample
-    tokens, offsets = _levels.gather_chains(keys, origin, span, True)
+    tokens, offsets = _chains.gather_chains(keys, origin, span, True)
     ends = Passes(KeyTable.from_flat(tokens, offsets, key_ids=False), passes.threads)
     factor = keys.n_keys / n_keys
     links, nodes = factor * len(origin), factor * float(ends.prefixes[1:].sum())
@@ -98,16 +98,16 @@ def split(passes: Passes) -> Tails | None:
     O(tokens) and a sort of the tails.
     """
     keys = passes.keys
-    lengths = _levels.cut_lengths(keys).astype(np.int64)
+    lengths = _chains.cut_lengths(keys).astype(np.int64)
     starts, rests = keys.offsets[:-1], np.diff(keys.offsets) - lengths
     cut = rests > 0
     if not cut.any():
         return None
-    tokens, offsets = _levels.gather_chains(keys, starts, lengths.astype(np.uint32), False)
+    tokens, offsets = _chains.gather_chains(keys, starts, lengths.astype(np.uint32), False)
     heads = KeyTable.from_flat(tokens, offsets, key_ids=False)
     del tokens, offsets
     begins = (starts + lengths)[cut]
-    tokens, offsets = _levels.gather_chains(keys, begins, rests[cut].astype(np.uint32), True)
+    tokens, offsets = _chains.gather_chains(keys, begins, rests[cut].astype(np.uint32), True)
     by_rank: npt.NDArray[np.int64] | None = None
     if keys.vocab_size <= len(tokens):
         # Frequent tokens first, so that frequent tails get low numbers and short codes.

@@ -17,7 +17,7 @@ from succinct.format import Parts, StrPath
 from succinct.index import Index, Numbers, load
 from succinct.keys import KeyTable
 from succinct.keys.sorting import sort_sequences
-from succinct.trie import _levels, lanes
+from succinct.trie import _chains, lanes
 from succinct.trie._louds import LoudsCore, is_tree
 from succinct.trie.lanes import LoudsLanes
 from succinct.trie.passes import Passes
@@ -412,16 +412,16 @@ def _plain_nbytes(n_nodes: int, keys: KeyTable) -> int:
 
 
 def _folded(keys: KeyTable, n_prefixes: int) -> _Layout:
-    ends = _levels.chain_ends(keys, n_prefixes, MAX_CHAIN)
+    ends = _chains.chain_ends(keys, n_prefixes, MAX_CHAIN)
     n_nodes = len(ends) + 1
     topology, terminal = _zero_words(2 * n_nodes + 1), _zero_words(n_nodes)
     origin, span = np.zeros(n_nodes, np.int64), np.zeros(n_nodes, np.uint32)
-    _levels.fill_chains(keys, ends, topology, terminal, origin, span)
+    _chains.fill_chains(keys, ends, topology, terminal, origin, span)
     del ends
 
     is_link = span > 1
-    backwards, offsets = _levels.gather_chains(keys, origin[is_link], span[is_link], True)
-    links, tail, last = _levels.merge_suffixes(
+    backwards, offsets = _chains.gather_chains(keys, origin[is_link], span[is_link], True)
+    links, tail, last = _chains.merge_suffixes(
         backwards, offsets, sort_sequences(backwards, offsets)
     )
     alpha = len(tail) / len(backwards) if len(backwards) else 1.0
@@ -434,7 +434,7 @@ def _folded(keys: KeyTable, n_prefixes: int) -> _Layout:
     slots = np.zeros(n_nodes, np.uint16)
     label_high = np.zeros(words_for(n_nodes - len(links), label_width), np.uint64)
     link_high = np.zeros(words_for(len(links), link_width), np.uint64)
-    _levels.fill_slots(
+    _chains.fill_slots(
         keys, origin, span, links, label_width, link_width, slots, label_high, link_high
     )
     return _Layout(

@@ -1,0 +1,306 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Chains of prefixes with a single continuation, cut out of sorted keys and folded.
+
+As in ``_levels``, keys are distinct and in lexicographic order.
+"""
+
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+
+from succinct.bits.bitvector cimport packed_put
+from succinct.trie._keys cimport Keys, common, start_of, token_t
+
+import numpy as np
+
+
+def chain_ends(table, n_prefixes, max_chain):
+    """The prefixes that stay nodes when single-child chains are folded.
+
+    A prefix stays if it is a key or has several continuations; a chain longer than `max_chain`
+    is cut. Key after key, the result holds the lengths of the prefixes that stay and that the
+    key is the first to have, ascending; the last one of each key is the key's own length.
+
+    Returns
+    -------
+    ends : uint32 [nodes without the root]
+    """
+    room = min(n_prefixes, 2 * table.n_keys + n_prefixes // max_chain)
+    ends = np.empty(room, np.uint32)
+    path = np.empty(table.max_length + 1, np.uint32)
+    used = _chain_ends(table.tokens, Keys(table), max_chain, ends, path)
+    return ends[room - used:]
+
+
+def _chain_ends(token_t[::1] tokens, Keys keys, int64_t max_chain, uint32_t[::1] ends,
+                uint32_t[::1] path):
+    # From the last key to the first: `path` holds the known branchings above the key, and those
+    # that later keys show. All branchings that key i is the first to have are known at key i.
+    cdef int64_t i, b, end, shared, height = 0, at = ends.shape[0], top, length, below
+    cdef int64_t shared_next = 0, next_end
+    end = start_of(keys.offsets, keys.fixed, keys.n)
+    next_end = end
+    with nogil:
+        for i in range(keys.n - 1, -1, -1):
+            b = start_of(keys.offsets, keys.fixed, i)
+            length = end - b
+            shared_next = common(&tokens[0], b, end, next_end) if i + 1 < keys.n else 0
+            while height and path[height - 1] > shared_next:
+                height -= 1
+            if shared_next and (height == 0 or path[height - 1] != shared_next):
+                path[height] = <uint32_t>shared_next
+                height += 1
+            if height == 0 or path[height - 1] != length:
+                path[height] = <uint32_t>length
+                height += 1
+            shared = 0
+            if i:
+                shared = common(&tokens[0], start_of(keys.offsets, keys.fixed, i - 1), b, end)
+            top = height
+            while top and path[top - 1] > shared:
+                top -= 1
+                at -= 1
+                ends[at] = path[top]
+                # Cut the chain above it from its top, every max_chain tokens.
+                below = max(shared, <int64_t>path[top - 1] if top else 0)
+                length = path[top] - below
+                length -= (length - 1) % max_chain + 1
+                while length > 0:
+                    at -= 1
+                    ends[at] = <uint32_t>(below + length)
+                    length -= max_chain
+            next_end = end
+            end = b
+    return ends.shape[0] - at
+
+
+def fill_chains(table, const uint32_t[::1] ends, topology, terminal, origin, span):
+    """Fill the arrays of a LOUDS trie with one node for every entry of `ends`.
+
+    `topology` and `terminal` come zeroed as the words of bit-vectors. For every node, `origin`
+    (int64) gets the place in the table of the first token on its edge and `span` (uint32) the
+    number of these tokens; both are by node number, with nothing for the root.
+    """
+    depth = np.zeros(table.max_length + 1, np.int64)
+    path = np.empty(table.max_length + 1, np.uint32)
+    _count_chains(table.tokens, Keys(table), ends, depth, path)
+    next_node = 1 + np.cumsum(depth) - depth
+    _fill_chains(table.tokens, Keys(table), ends, next_node, path, topology, terminal, origin,
+                 span)
+
+
+def _count_chains(token_t[::1] tokens, Keys keys, const uint32_t[::1] ends, int64_t[::1] depth,
+                  uint32_t[::1] path):
+    cdef int64_t i, a = 0, b = 0, end, shared, height = 0, at = 0
+    with nogil:
+        for i in range(keys.n):
+            end = start_of(keys.offsets, keys.fixed, i + 1)
+            shared = common(&tokens[0], a, b, end)
+            while height and path[height - 1] > shared:
+                height -= 1
+            while True:
+                path[height] = ends[at]
+                depth[height] += 1
+                height += 1
+                at += 1
+                if ends[at - 1] == end - b:
+                    break
+            a, b = b, end
+
+
+def _fill_chains(token_t[::1] tokens, Keys keys, const uint32_t[::1] ends,
+                 int64_t[::1] next_node, uint32_t[::1] path, uint64_t[::1] topology,
+                 uint64_t[::1] terminal, int64_t[::1] origin, uint32_t[::1] span):
+    cdef int64_t i, a = 0, b = 0, end, shared, height = 0, at = 0, node = 0, parent, bit
+    with nogil:
+        topology[0] |= 1  # the super-root
+        for i in range(keys.n):
+            end = start_of(keys.offsets, keys.fixed, i + 1)
+            shared = common(&tokens[0], a, b, end)
+            while height and path[height - 1] > shared:
+                height -= 1
+            while True:
+                parent = next_node[height - 1] - 1 if height else 0
+                node = next_node[height]
+                next_node[height] += 1
+                bit = node + parent + 1
+                topology[bit >> 6] |= <uint64_t>1 << (bit & 63)
+                origin[node] = b + shared
+                span[node] = <uint32_t>(ends[at] - shared)
+                shared = ends[at]
+                path[height] = ends[at]
+                height += 1
+                at += 1
+                if shared == end - b:
+                    break
+            terminal[node >> 6] |= <uint64_t>1 << (node & 63)
+            a, b = b, end
+
+
+def gather_chains(table, const int64_t[::1] origin, const uint32_t[::1] span, bint backwards):
+    """The tokens of chains one after another, each forwards or backwards.
+
+    Returns
+    -------
+    tokens : uint32
+    offsets : int64 [chains + 1]
+    """
+    offsets = np.zeros(len(span) + 1, np.int64)
+    np.cumsum(span, out=offsets[1:])
+    out = np.empty(offsets[len(span)], np.uint32)
+    if len(out):
+        _gather(table.tokens, origin, offsets, backwards, out)
+    return out, offsets
+
+
+def _gather(token_t[::1] tokens, const int64_t[::1] origin, const int64_t[::1] offsets,
+            bint backwards, uint32_t[::1] out):
+    cdef int64_t i, j, a, b
+    with nogil:
+        for i in range(origin.shape[0]):
+            a, b = offsets[i], offsets[i + 1]
+            for j in range(b - a):
+                out[b - 1 - j if backwards else a + j] = <uint32_t>tokens[origin[i] + j]
+
+
+def merge_suffixes(const uint32_t[::1] backwards, const int64_t[::1] offsets,
+                   const int64_t[::1] order):
+    """Lay chains out so that one that is a suffix of another shares its place.
+
+    `backwards` and `offsets` are the chains, each backwards; `order` sorts them. A chain is a
+    suffix of another only if, backwards, it is a prefix of its successor in that order.
+
+    Returns
+    -------
+    links : int64 [chains]
+        Where each chain begins in the tail.
+    tail : uint32
+    last : int64
+        Positions in the tail of the last tokens of the chains.
+    """
+    cdef int64_t n = order.shape[0], j, h, a, length, next_a = 0, next_length = 0, used = 0
+    cdef int64_t merged = 0, next_link = 0
+    links_array = np.empty(n, np.int64)
+    tail_array = np.empty(backwards.shape[0], np.uint32)
+    last_array = np.empty(n, np.int64)
+    cdef int64_t[::1] links = links_array, last = last_array
+    cdef uint32_t[::1] tail = tail_array
+    with nogil:
+        for j in range(n - 1, -1, -1):
+            a = offsets[order[j]]
+            length = offsets[order[j] + 1] - a
+            h = 0
+            if length <= next_length:
+                while h < length and backwards[a + h] == backwards[next_a + h]:
+                    h += 1
+            if h == length:
+                next_link += next_length - length
+            else:
+                next_link = used
+                for h in range(length):
+                    tail[used + h] = backwards[a + length - 1 - h]
+                used += length
+                last[merged] = used - 1
+                merged += 1
+            links[order[j]] = next_link
+            next_a, next_length = a, length
+    return links_array, tail_array[:used].copy(), last_array[:merged].copy()
+
+
+def fill_slots(table, const int64_t[::1] origin, const uint32_t[::1] span,
+               const int64_t[::1] links, uint32_t label_width, uint32_t link_width, slots,
+               label_high, link_high):
+    """Fill the labels and links of nodes with folded chains, in node order.
+
+    A node whose edge has one token gets that token's low 16 bits as its slot, its high bits at
+    its place among such nodes (the root counts as one); a link node likewise its link.
+    """
+    _fill_slots(table.tokens, origin, span, links, label_width, link_width, slots, label_high,
+                link_high)
+
+
+def _fill_slots(token_t[::1] tokens, const int64_t[::1] origin, const uint32_t[::1] span,
+                const int64_t[::1] links, uint32_t label_width, uint32_t link_width,
+                uint16_t[::1] slots, uint64_t[::1] label_high, uint64_t[::1] link_high):
+    cdef int64_t v, n_links = 0
+    cdef uint32_t token
+    with nogil:
+        for v in range(1, origin.shape[0]):
+            if span[v] > 1:
+                slots[v] = <uint16_t>links[n_links]
+                if link_width:
+                    packed_put(&link_high[0], link_width, n_links, <uint64_t>links[n_links] >> 16)
+                n_links += 1
+            else:
+                token = <uint32_t>tokens[origin[v]]
+                slots[v] = <uint16_t>token
+                if label_width:
+                    packed_put(&label_high[0], label_width, v - n_links, token >> 16)
+
+
+def cut_lengths(table):
+    """How long the keys are when each is cut behind its last branching.
+
+    Returns
+    -------
+    lengths : uint32 [n_keys]
+        What each key shares with another one, and one token more if it has one.
+    """
+    lengths = np.empty(table.n_keys, np.uint32)
+    _cut_lengths(table.tokens, Keys(table), lengths)
+    return lengths
+
+
+def _cut_lengths(token_t[::1] tokens, Keys keys, uint32_t[::1] lengths):
+    cdef int64_t i, b = 0, end, next_end, before = 0, behind
+    end = start_of(keys.offsets, keys.fixed, 1)
+    with nogil:
+        for i in range(keys.n):
+            behind = 0
+            next_end = end
+            if i + 1 < keys.n:
+                next_end = start_of(keys.offsets, keys.fixed, i + 2)
+                behind = common(&tokens[0], b, end, next_end)
+            lengths[i] = <uint32_t>min(max(before, behind) + 1, end - b)
+            before = behind
+            b, end = end, next_end
+
+
+def sample_rests(table, uint32_t bits, int64_t room):
+    """What a share of 2**-bits of all last tokens leaves of the keys cut behind their branching.
+
+    Returns
+    -------
+    origin : int64, span : uint32
+        Where the rest of each key begins that has one, and how long it is; at most `room` of them,
+        else None.
+    n_keys : int
+        Keys that end with one of these tokens.
+    """
+    origin, span = np.empty(room, np.int64), np.empty(room, np.uint32)
+    n_keys, used = _sample_rests(table.tokens, Keys(table), bits, origin, span)
+    return None if used > room else (origin[:used], span[:used], n_keys)
+
+
+def _sample_rests(token_t[::1] tokens, Keys keys, uint32_t bits, int64_t[::1] origin,
+                  uint32_t[::1] span):
+    cdef int64_t i, a = 0, b = 0, end, shared, n_keys = 0, used = 0, room = origin.shape[0]
+    cdef uint32_t hashed
+    with nogil:
+        for i in range(keys.n):
+            end = start_of(keys.offsets, keys.fixed, i + 1)
+            # The upper bits of a product with an odd number: Fibonacci hashing.
+            hashed = <uint32_t>tokens[end - 1] * <uint32_t>2654435769
+            if <uint64_t>hashed >> (32 - bits) == 0:
+                n_keys += 1
+                shared = common(&tokens[0], a, b, end)
+                if i + 1 < keys.n:
+                    shared = max(shared, common(&tokens[0], b, end, start_of(
+                        keys.offsets, keys.fixed, i + 2)))
+                if shared + 1 < end - b:
+                    if used == room:
+                        used += 1
+                        break
+                    origin[used] = b + shared + 1
+                    span[used] = <uint32_t>(end - b - shared - 1)
+                    used += 1
+            a, b = b, end
+    return n_keys, used
