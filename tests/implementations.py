@@ -296,6 +296,7 @@ INDEXES: dict[str, Callable[[Any], Any]] = {
     "steps-packed": lambda sequences: build_steps(sequences, "packed"),
     "steps-sparse": lambda sequences: build_steps(sequences, "sparse"),
     "steps-dac": lambda sequences: build_steps(sequences, "dac"),
+    "steps-rice": lambda sequences: build_steps(sequences, "rice"),
     "steps-tail": lambda sequences: build_steps(sequences, tail=True),
     "steps-auto": lambda sequences: build_steps(sequences, tail="auto"),
     "steps-tail-fast": lambda sequences: build_steps(sequences, "fast", tail=True),

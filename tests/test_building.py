@@ -16,7 +16,7 @@ from succinct.trie.passes import Passes
 from tests.strategies import catalogs
 from tests.test_steps import semantic_ids
 
-NAMES = ("bitmap", "joint", "packed", "sparse", "dac", "small", "fast")
+NAMES = ("bitmap", "joint", "packed", "sparse", "dac", "rice", "small", "fast")
 THREADS = range(1, 9)
 
 

@@ -14,7 +14,7 @@ from succinct.bits.bitvector import isa, use_isa
 from succinct.maps import lanes
 from tests.strategies import catalogs
 
-NAMES = ("bitmap", "joint", "packed", "sparse", "dac")
+NAMES = ("bitmap", "joint", "packed", "sparse", "dac", "rice")
 
 
 def rows_of(sequences):
@@ -110,7 +110,7 @@ def test_fast_takes_bitmaps_and_plain_arrays():
 
 
 def test_a_name_for_each_step():
-    rows = semantic_ids(2000, length=5)
+    rows = semantic_ids(2000, length=6)
     index = StepMap.build(KeyTable.from_rows(rows), NAMES)
     assert layouts(index) == list(NAMES)
     assert index.key_ids(rows).tolist() == list(range(2000))
@@ -192,7 +192,7 @@ def grouped(degrees, tokens=1000):
     )
 
 
-@pytest.mark.parametrize("name", ["packed", "sparse", "dac", "joint", "bitmap"])
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     "degrees",
     [
@@ -226,7 +226,7 @@ def test_instruction_sets(name):
     except ValueError:
         pytest.skip(f"this processor does not run {name}")
     try:
-        rows = semantic_ids(3000)
+        rows = semantic_ids(3000, length=6)
         for layout in (NAMES, NAMES[::-1]):
             index = StepMap.build(KeyTable.from_rows(rows), layout)
             assert index.key_ids(rows).tolist() == list(range(3000))
@@ -277,7 +277,7 @@ def first_states(index, n):
 @settings(max_examples=20)
 @given(
     catalog=catalogs,
-    name=st.sampled_from(["small", "joint", "packed", "sparse"]),
+    name=st.sampled_from(["small", "joint", "packed", "sparse", "rice"]),
     tail=st.booleans(),
 )
 def test_lanes_agree_with_the_index(catalog, name, tail):
@@ -299,7 +299,9 @@ def test_integers_of_any_place_and_width():
 @pytest.fixture
 def saved(tmp_path):
     rows = [*semantic_ids(500).tolist(), [1], [1, 300], [2, 3, 4], [9, 9, 9, 9, 9, 9]]
-    index = StepMap.build(rows_of(map(tuple, rows)), ["small", "joint", "packed", *["small"] * 3])
+    index = StepMap.build(
+        rows_of(map(tuple, rows)), ["small", "joint", "packed", "rice", *["small"] * 2]
+    )
     path = tmp_path / "index.safetensors"
     index.save(path)
     return path
@@ -369,7 +371,7 @@ def poke(index):
 @given(data=st.data())
 def test_damaged_contents_stay_inside_the_arrays(data, tmp_path_factory):
     rows = [tuple(row) for row in semantic_ids(300).tolist()] + [(1,), (1, 300), (2, 3, 4)]
-    name = data.draw(st.sampled_from(["small", "joint", "packed", "sparse", "dac"]))
+    name = data.draw(st.sampled_from(["small", "joint", "packed", "sparse", "dac", "rice"]))
     index = StepMap.build(rows_of(rows), name)
     path = tmp_path_factory.mktemp("damaged") / "index"
     index.save(path)

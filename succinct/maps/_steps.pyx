@@ -40,6 +40,8 @@ cdef extern from "succinct/maps/steps.h" nogil:
         void (*keys)(const steps_t *, const int64_t *, const int64_t *, uint32_t *,
                      size_t) noexcept nogil
     const uint64_t DEAD, NOWHERE
+    ctypedef struct reader_t:
+        uint64_t at
     const steps_kernels_t *steps_kernels_for(int) noexcept
     uint64_t steps_depth(const steps_t *, uint64_t) noexcept
     uint64_t steps_entry(const steps_t *, uint64_t, uint64_t) noexcept
@@ -47,7 +49,7 @@ cdef extern from "succinct/maps/steps.h" nogil:
                        bits_query_t) noexcept
     uint64_t steps_entries(const steps_t *, const step_t *, uint64_t, uint64_t *, bits_query_t,
                            bits_query_t, bits_query_t) noexcept
-    uint64_t steps_token(const steps_t *, const step_t *, uint64_t, uint64_t, uint64_t *,
+    uint64_t steps_token(const steps_t *, const step_t *, uint64_t, uint64_t, reader_t *,
                          bits_query_t, bits_query_t, bits_query_t) noexcept
     uint64_t steps_parent(const steps_t *, const step_t *, uint64_t, uint64_t *, bits_query_t,
                           bits_query_t, bits_query_t) noexcept
@@ -145,11 +147,11 @@ cdef class StepsCore(Core):
             return tails_state(&self.t, tails_parent(&self.t, f.node, bits_select1), f.key)
         return f.step.start + e
 
-    cdef inline uint64_t token(self, const Family *f, uint64_t e, uint64_t *at) noexcept nogil:
-        """The token of entry e; `at` is NOWHERE for the first one that is asked for."""
+    cdef inline uint64_t token(self, const Family *f, uint64_t e, reader_t *reader) noexcept nogil:
+        """The token of entry e; `reader.at` is NOWHERE for the first one that is asked for."""
         if f.node:
             return tails_token(&self.t, f.node, bits_rank1)
-        return steps_token(&self.t, f.step, f.p, e, at, bits_rank1, bits_select1, bits_select0)
+        return steps_token(&self.t, f.step, f.p, e, reader, bits_rank1, bits_select1, bits_select0)
 
     cdef bint is_state(self, uint64_t state) noexcept nogil:
         return state < self.t.n_states or state == DEAD or \
@@ -213,9 +215,11 @@ cdef class StepsCore(Core):
     cdef void list_children(self, uint64_t state, uint32_t *tokens,
                             uint64_t *children) noexcept nogil:
         cdef Family f = self.family(state)
-        cdef uint64_t e, at = NOWHERE
+        cdef uint64_t e
+        cdef reader_t reader
+        reader.at = NOWHERE
         for e in range(f.first, f.end):
-            tokens[e - f.first] = <uint32_t>self.token(&f, e, &at)
+            tokens[e - f.first] = <uint32_t>self.token(&f, e, &reader)
             children[e - f.first] = self.child(&f, e)
 
     # ---- arrays ------------------------------------------------------------------------------
@@ -229,10 +233,12 @@ cdef class StepsCore(Core):
     def expand(self, uint64_t state):
         """Whether a state is that of a key, the tokens and the states of its continuations."""
         cdef Family f = self.family(state)
-        cdef uint64_t e, at = NOWHERE
+        cdef uint64_t e
+        cdef reader_t reader
         cdef list tokens = [], states = []
+        reader.at = NOWHERE
         for e in range(f.first, f.end):
-            tokens.append(<uint32_t>self.token(&f, e, &at))
+            tokens.append(<uint32_t>self.token(&f, e, &reader))
             states.append(self.child(&f, e))
         return self.ends_key(state), tokens, states
 
@@ -246,14 +252,15 @@ cdef class StepsCore(Core):
     def allowed_mask(self, const uint64_t[::1] states, uint32_t[:, ::1] mask, int64_t vocab_size):
         """Set bit t % 32 of word t // 32 of row i for every continuation t of state i."""
         cdef Py_ssize_t i
-        cdef uint64_t e, at, token
+        cdef uint64_t e, token
+        cdef reader_t reader
         cdef Family f
         with nogil:
             for i in range(states.shape[0]):
                 f = self.family(states[i])
-                at = NOWHERE
+                reader.at = NOWHERE
                 for e in range(f.first, f.end):
-                    token = self.token(&f, e, &at)
+                    token = self.token(&f, e, &reader)
                     if token < <uint64_t>vocab_size:
                         mask[i, token >> 5] |= <uint32_t>1 << (token & 31)
 
@@ -285,8 +292,9 @@ cdef class StepsCore(Core):
         span the range of their step, and every entry must be found from its parent and know it.
         The prefixes of every length are counted into `prefixes`, which comes zeroed.
         """
-        cdef uint64_t depth, p, e, at, token, before, next_entry, below, above
+        cdef uint64_t depth, p, e, token, before, next_entry, below, above
         cdef const step_t *s
+        cdef reader_t reader
         cdef Family f
         cdef uint32_t[::1] least = np.full(low.shape[0], 2**32 - 1, np.uint32)
         cdef uint32_t[::1] most = np.zeros(low.shape[0], np.uint32)
@@ -303,9 +311,9 @@ cdef class StepsCore(Core):
                 if f.first != next_entry or f.first >= f.end:
                     return f"row {p} of step {depth} does not begin where the one before ends"
                 next_entry = f.end
-                at, before = NOWHERE, 0
+                reader.at, before = NOWHERE, 0
                 for e in range(f.first, f.end):
-                    token = self.token(&f, e, &at)
+                    token = self.token(&f, e, &reader)
                     if e > f.first and token <= before:
                         return f"the tokens of row {p} of step {depth} do not ascend"
                     before = token

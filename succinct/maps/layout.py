@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from succinct.bits import BitVector
 
-BITMAP, JOINT, PACKED, DAC = range(4)
+BITMAP, JOINT, PACKED, DAC, RICE = range(5)
 ONE, STARTS, EXTRAS, OFFSETS = range(4)
 
 Table = npt.NDArray[np.int64]
@@ -19,6 +20,11 @@ Table = npt.NDArray[np.int64]
 _WITH_DIRECTORY = 1 + 1 / 16 + 1 / 64
 #: With "fast", how many bits of a bitmap may stand against one of plain tokens and offsets.
 _FAST_BITMAP = 2
+#: Parameters that the codes of the lengths of rows can have, and rows that can share a sample.
+RICE_PARAMETERS = 16
+MAX_GROUP = 7
+#: Samples may take this share of rows in Golomb-Rice codes; the more, the faster.
+_SAMPLES_SHARE = 1 / 40
 #: Lengths that a bit-vector can have; far beyond what memory holds.
 MAX_BITS = 2**41 - 1
 
@@ -28,7 +34,9 @@ class Step(NamedTuple):
 
     `width` is that of the tokens (PACKED), of their low part (JOINT) or of the first of up to three
     chunks (DAC; `width2` and `width3` the others', 0 if there is none, `chunks2` and `chunks3`
-    their numbers). `inner_rows` entries have continuations; `final_keys` of them are keys.
+    their numbers) or the parameter of the lengths of rows (RICE; `chunks2` are the bits of all
+    rows, and one in 2**`rows_width` rows has a sample). `inner_rows` entries have continuations;
+    `final_keys` of them are keys.
     """
 
     kind: int
@@ -55,6 +63,9 @@ class Shape:
     final_keys: int = 0  # those of them that are keys
     #: How many entries have a code of 0, 1, ... bits, if direct-access codes come into question.
     code_lengths: npt.NDArray[np.int64] | None = field(default=None, repr=False)
+    #: Bits of all rows in Golomb-Rice codes, and of the codes of their lengths by parameter, if
+    #: these come into question.
+    rice_sizes: npt.NDArray[np.int64] | None = field(default=None, repr=False)
 
 
 # The columns of the table, in the order of step_t in steps.h.
@@ -188,7 +199,12 @@ def lay_out(
         return row
 
     def tokens(row: dict[str, int], step: Step, m: int) -> None:
-        if step.kind != BITMAP:
+        if step.kind == RICE:
+            row["width2"], row["width3"] = m.bit_length(), step.chunks2.bit_length()
+            row["tokens_at"] = values(step.chunks2, 1)
+            row["chunk3_at"] = row["tokens_at"] + step.chunks2
+            row["chunk2_at"] = values(*_samples(step, m, row["rows"]))
+        elif step.kind != BITMAP:
             row["tokens_at"] = values(m, step.width)
         if step.kind == DAC and step.width2:
             row["more2_at"], row["more2_ones"] = bits(m, step.chunks2)
@@ -209,7 +225,7 @@ def lay_out(
         if step.kind == JOINT:
             row["buckets"] = _buckets(shape, step.width)
         tokens(row, step, m)
-        if step.kind >= PACKED:
+        if step.kind in (PACKED, DAC):
             row["rows_at"] = values(_n_row_values(step.rows_kind, shape), step.rows_width)
         if 0 < step.inner_rows < m:
             row["inner_at"], row["inner_ones"] = bits(m, step.inner_rows)
@@ -257,11 +273,18 @@ def _tree_size(step: Step, shape: Shape) -> tuple[int, int] | None:
         return p * shape.range, m
     if step.kind == JOINT:
         return m + p * _buckets(shape, step.width) + 1, m
+    if step.kind == RICE:
+        return None
     if step.rows_kind == STARTS:
         return p + 1 + (m - p >> step.rows_width), p + 1
     if step.rows_kind == EXTRAS:
         return m - p + (p >> step.rows_width) + 2, m - p
     return None
+
+
+def _samples(step: Step, entries: int, rows: int) -> tuple[int, int]:
+    """Number and bits of the samples of rows in Golomb-Rice codes."""
+    return (rows - 1 >> step.rows_width) + 1, entries.bit_length() + step.chunks2.bit_length()
 
 
 def _n_row_values(rows_kind: int, shape: Shape) -> int:
@@ -272,13 +295,15 @@ def _n_row_values(rows_kind: int, shape: Shape) -> int:
 
 def size(step: Step, shape: Shape) -> float:
     """Bits in memory of the tokens and boundaries of a step."""
+    if step.kind == RICE:
+        return step.chunks2 + math.prod(_samples(step, shape.entries, shape.rows))
     tree = _tree_size(step, shape)
     n_bits = tree[0] if tree else 0
     n_values = 0 if step.kind == BITMAP else shape.entries * step.width
     if step.kind == DAC and step.width2:
         n_bits += shape.entries + (step.chunks2 if step.width3 else 0)
         n_values += step.chunks2 * step.width2 + step.chunks3 * step.width3
-    if step.kind >= PACKED:
+    if step.kind in (PACKED, DAC):
         n_values += _n_row_values(step.rows_kind, shape) * step.rows_width
     return n_bits * _WITH_DIRECTORY + n_values
 
@@ -292,8 +317,12 @@ def fault(step: Step, shape: Shape, last: bool) -> str | None:
         return f"{step.inner_rows} of {m} entries have continuations"
     if min(step) < 0 or step.final_keys > step.inner_rows:
         return f"numbers that are too small or too large: {tuple(step)}"
-    if step.kind > DAC or step.rows_kind > OFFSETS:
+    if step.kind > RICE or step.rows_kind > OFFSETS:
         return f"unknown representation {step.kind}, {step.rows_kind}"
+    if step.kind == RICE:
+        wrong = step.width >= RICE_PARAMETERS or step.rows_width > MAX_GROUP
+        wrong = wrong or step.chunks2 > MAX_BITS or step[6:8] + step[9:] != (0, 0, 0)
+        return f"rows of {step.chunks2} bits: {tuple(step)}" if wrong else None
     if step.width + step.width2 + step.width3 > 32:
         return f"tokens of {step.width}, {step.width2}, {step.width3} bits"
     if step.kind == PACKED and shape.range > 1 << step.width:
@@ -394,7 +423,36 @@ def _dac(shape: Shape) -> Step:
     return min(found, key=lambda step: size(step, shape))
 
 
-NAMES = {"bitmap": _bitmap, "joint": _joint, "packed": _packed, "sparse": _sparse, "dac": _dac}
+def _rice(shape: Shape) -> Step:
+    """Gaps in Golomb-Rice codes, as few rows to a sample as its share allows."""
+    assert shape.rice_sizes is not None
+    tokens, *lengths = shape.rice_sizes.tolist()
+    bits = tokens + min(lengths)
+    step = _step(shape, RICE, lengths.index(min(lengths)))._replace(chunks2=bits)
+    groups = [step._replace(rows_width=width) for width in range(MAX_GROUP + 1)]
+    small = (step for step in groups if size(step, shape) <= (1 + _SAMPLES_SHARE) * bits)
+    return next(small, groups[-1])
+
+
+def least_bits(shape: Shape, lengths: npt.NDArray[np.int64]) -> float:
+    """What a step needs if all rows of a length are alike: it has ``lengths[n]`` of n tokens.
+
+    The entropy of the lengths, and the logarithm of how many sets of as many tokens there are.
+    """
+    n = np.flatnonzero(lengths)
+    count = lengths[n]
+    choices = [math.comb(shape.range, k).bit_length() for k in n.tolist()]
+    return float(count @ choices - count @ np.log2(count / count.sum()))
+
+
+NAMES = {
+    "bitmap": _bitmap,
+    "joint": _joint,
+    "packed": _packed,
+    "sparse": _sparse,
+    "dac": _dac,
+    "rice": _rice,
+}
 
 
 def describe(step: Step) -> str:
@@ -403,6 +461,8 @@ def describe(step: Step) -> str:
         return "bitmap"
     if step.kind == JOINT:
         return f"joint, {step.width} low bits"
+    if step.kind == RICE:
+        return f"rice, gaps of rows, {1 << step.rows_width} rows a sample"
     if step.rows_kind == OFFSETS:
         return f"sparse, {step.width}-bit tokens, {step.rows_width}-bit offsets"
     boundaries = {ONE: "one entry a row", STARTS: "Elias-Fano starts", EXTRAS: "Elias-Fano extras"}

@@ -7,14 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from succinct.maps import _rice, suffixes
 from succinct.maps import layout as layouts
-from succinct.maps import suffixes
 from succinct.maps.layout import Shape, Step
 from succinct.maps.suffixes import Tails
 from succinct.trie.passes import Passes
 
 #: Larger tokens get no codes: their ranks are found in a table.
 MAX_CODED = 2**26
+
+#: Steps get Golomb-Rice codes, which are smaller and slower than all else, if without them the
+#: index is larger by this factor than what `layouts.least_bits` says.
+_TOO_LARGE = 1.1
 
 _Words = npt.NDArray[np.uint64]
 
@@ -36,7 +40,7 @@ class Plan:
         inner = prefixes[1:] - passes.n_keys + passes.inner
         shapes = layouts.shapes(prefixes, passes.low, passes.high, inner, passes.inner)
         steps = [
-            layouts.choose("small" if name == "dac" else name, shape)
+            layouts.choose("small" if name in ("dac", "rice") else name, shape)
             for name, shape in zip(wanted, shapes, strict=True)
         ]
         links: list[tuple[Step, Shape]] = []
@@ -51,6 +55,7 @@ class Plan:
         coded = self.codes.improve(wanted, shapes, steps)
         vocab = (len(self.codes.tokens), self.codes.width) if coded else (0, 0)
         n = len(passes.low)
+        self.rows = _Rows(passes, wanted[:n], shapes[:n], steps)
         stored = [*zip(steps[n:], shapes[n:], strict=True), *links]
         self.steps, self.tail_steps = steps[:n], [step for step, _ in stored]
         self.place = layouts.lay_out(self.steps, shapes[:n], vocab, stored)
@@ -61,6 +66,7 @@ class Plan:
         if place.vocab_size:
             suffixes.put_values(values, place.vocab_at, codes.tokens, codes.width)
         self.passes.fill_steps(place.table, bits, values, codes.of_token, codes.chunks(self.steps))
+        self.rows.fill(self.steps, place.table, values)
         if self.tails is not None:
             suffixes.fill(self.tails, place, codes.of_token, bits, values)
 
@@ -132,3 +138,64 @@ class _Codes:
                 for k, width in enumerate((step.width, step.width + step.width2)):
                     chunks[:, i, k] = self.lengths[:, i, width + 1 :].sum(axis=1)
         return chunks
+
+
+class _Rows:
+    """Whole rows in Golomb-Rice codes, for the steps that must have them or are far too large
+    without; it puts these into `steps`."""
+
+    def __init__(
+        self,
+        passes: Passes,
+        wanted: Sequence[str],
+        shapes: Sequence[Shape],
+        steps: list[Step],
+    ) -> None:
+        self.passes = passes
+        self.sizes: dict[int, npt.NDArray[np.int64]] = {}  # of the rows of each part
+        coded = {
+            i: self._measure(i, shape) for i, shape in enumerate(shapes) if wanted[i] == "rice"
+        }
+        least = now = sum(map(layouts.size, steps, shapes))
+        found = {}
+        for i, shape in enumerate(shapes):
+            # What is counted must not take more memory than what is built, nor must it take long to
+            # find that there is nothing to gain.
+            if (
+                wanted[i] == "small"
+                and 16 * shape.range <= shape.entries
+                and shape.rows < shape.entries < shape.rows * shape.range
+                and layouts.size(steps[i], shape) > now / 64
+            ):
+                lengths = np.zeros((len(passes.parts), shape.range + 1), np.int64)
+                found[i] = self._measure(i, shape, lengths)
+                least -= layouts.size(steps[i], shape)
+                least += layouts.least_bits(shape, lengths.sum(axis=0))
+        gains = {
+            i: layouts.size(steps[i], shapes[i]) - layouts.size(found[i], shapes[i]) for i in found
+        }
+        for i in sorted(found, key=lambda i: -gains[i]):
+            if now > _TOO_LARGE * least and gains[i] > 0:
+                now -= gains[i]
+                coded[i] = found[i]
+        for i, step in coded.items():
+            steps[i] = step
+
+    def _measure(self, i: int, shape: Shape, lengths: npt.NDArray[np.int64] | None = None) -> Step:
+        parts = len(self.passes.parts)
+        sizes = np.zeros((parts, 1 + layouts.RICE_PARAMETERS), np.int64)
+        if lengths is None:
+            lengths = np.empty((parts, 0), np.int64)
+        self.passes.each(_rice.measure, i, shape.low, shape.range, of_parts=[lengths, sizes])
+        self.sizes[i] = sizes
+        shape.rice_sizes = sizes.sum(axis=0)
+        return layouts.choose("rice", shape)
+
+    def fill(self, steps: Sequence[Step], table: layouts.Table, values: _Words) -> None:
+        """Write the rows into zeroed words."""
+        for i, step in enumerate(steps):
+            if step.kind == layouts.RICE:
+                bits = self.sizes[i][:, 0] + self.sizes[i][:, 1 + step.width]
+                counts = self.passes.entries[:, i], self.passes.rows[:, i], bits
+                before = [np.cumsum(count) - count for count in counts]
+                self.passes.each(_rice.fill, i, table[i], values, of_parts=before)

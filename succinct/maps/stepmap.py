@@ -24,7 +24,7 @@ from succinct.maps.plan import Plan
 from succinct.trie.passes import Passes
 
 Tail = bool | Literal["auto"]
-Representation = Literal["small", "fast", "bitmap", "joint", "packed", "sparse", "dac"]
+Representation = Literal["small", "fast", "bitmap", "joint", "packed", "sparse", "dac", "rice"]
 
 _TAIL_FACTS = ("n_tails", "n_nodes", "nbytes_folded", "nbytes_plain")
 
@@ -185,7 +185,7 @@ class StepMap(Index):
             _params(place, facts),
             {**_small_arrays(*parts), **cls._levels(*levels)},
             {name: (np.uint64, size) for name, size in sizes.items()},
-            _version(plan.tail_steps),
+            _version(plan.steps, plan.tail_steps),
         ) as words:
             plan.fill(**words)
         index = load(path)
@@ -281,7 +281,7 @@ class StepMap(Index):
 
     @property
     def _format_version(self) -> int:
-        return _version(self._tails)
+        return _version(self._steps, self._tails)
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         return {
@@ -339,8 +339,10 @@ def _params(place: Layout, facts: dict[str, Any] | None) -> dict[str, Any]:
     return params
 
 
-def _version(tails: Sequence[Step]) -> int:
+def _version(steps: Sequence[Step], tails: Sequence[Step]) -> int:
     """The oldest format version that has what is in an index."""
+    if any(step.kind == layouts.RICE for step in steps):
+        return 3
     return 2 if tails else 1
 
 

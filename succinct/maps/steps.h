@@ -14,7 +14,8 @@
  *   PACKED   `width` bits a token
  *   DAC      ranks of tokens by frequency, in chunks of width, width2 and width3 bits; a flag with
  *            every chunk but the last says whether another one follows
- * Boundaries of the rows:
+ *   RICE     gaps between tokens, row after row, with boundaries of their own (rice.h)
+ * Boundaries of the rows of PACKED and DAC:
  *   ONE      every row has one entry
  *   STARTS   Elias-Fano code of (first entry - row) for every row and the end; with no low bits
  *            that is a one for every first entry and a zero for every other
@@ -27,9 +28,9 @@
 #ifndef SUCCINCT_STEPS_H
 #define SUCCINCT_STEPS_H
 
-#include "succinct/bits/rank_select.h"
+#include "succinct/maps/rice.h"
 
-enum { BITMAP, JOINT, PACKED, DAC };
+enum { BITMAP, JOINT, PACKED, DAC, RICE };
 enum { ONE, STARTS, EXTRAS, OFFSETS };
 
 #define DEAD UINT64_MAX
@@ -39,7 +40,7 @@ enum { ONE, STARTS, EXTRAS, OFFSETS };
 typedef struct {
     uint64_t entries, start, rows, low, range;         /* start: the state of entry 0 */
     uint64_t kind, width, buckets, tokens_at;          /* buckets a row; bit address in values */
-    uint64_t width2, width3, chunk2_at, chunk3_at;     /* DAC */
+    uint64_t width2, width3, chunk2_at, chunk3_at;     /* DAC; RICE: rice.h */
     uint64_t more2_at, more2_ones, more3_at, more3_ones;
     uint64_t rows_kind, rows_width, rows_at;
     uint64_t tree_at, tree_ones;                       /* place in bits, ones before it */
@@ -159,6 +160,31 @@ INLINE uint64_t steps_bounds(const steps_t *t, const step_t *s, uint64_t p, uint
     return end < begin ? begin : end;
 }
 
+/* The sample of a group of rows: its place, which goes into *first as an entry, too. */
+INLINE uint64_t rice_sample(const steps_t *t, const step_t *s, uint64_t group, uint64_t *first) {
+    uint64_t at = s->chunk2_at + group * (s->width2 + s->width3);
+    *first = values_get(t->values, at, s->width2);
+    if (*first > s->entries) *first = s->entries;
+    return s->tokens_at + values_get(t->values, at + s->width2, s->width3);
+}
+
+/* Begin with the tokens of the row that has entry e or, if e is NOWHERE, of row *p, from the first
+ * row of a group of them on.  Entries [*first, result) are those of the row. */
+INLINE uint64_t rice_seek(const steps_t *t, const step_t *s, uint64_t *p, uint64_t e,
+                          uint64_t *first, rice_t *r) {
+    uint64_t row = *p >> s->rows_width << s->rows_width;
+    uint64_t at = rice_sample(t, s, *p >> s->rows_width, first), length, end;
+    r->values = t->values, r->end = s->chunk3_at;
+    for (;; row++, *first = end, at = rice_end(r)) {
+        length = rice_length(r, &at, s->width, s->range);
+        end = *first + length < s->entries ? *first + length : s->entries;
+        rice_open(r, at, s->range, length);
+        if (e == NOWHERE ? row >= *p : e < end || row + 1 >= s->rows) break;
+    }
+    *p = row;
+    return end;
+}
+
 /* Entries [*first, result) are those of row p. */
 INLINE uint64_t steps_entries(const steps_t *t, const step_t *s, uint64_t p, uint64_t *first,
                               QUERIES) {
@@ -171,6 +197,10 @@ INLINE uint64_t steps_entries(const steps_t *t, const step_t *s, uint64_t p, uin
         *first = select0(&t->bits, zeros + bucket) - s->tree_at - bucket;
         bucket += s->buckets;
         return select0(&t->bits, zeros + bucket) - s->tree_at - bucket;
+    }
+    if (s->kind == RICE) {
+        rice_t row;
+        return rice_seek(t, s, &p, NOWHERE, first, &row);
     }
     return steps_bounds(t, s, p, first, Q);
 }
@@ -197,14 +227,27 @@ INLINE uint64_t steps_dac(const steps_t *t, const step_t *s, uint64_t e, bits_qu
     return values_get(t->values, t->vocab_at + code * t->vocab_width, t->vocab_width);
 }
 
-/* The token of entry e of row p.  `*at` is the place in the tree of entry e - 1, or NOWHERE; it
- * becomes that of e. */
+/* How far the tokens of a row have been read: to begin with, `at` is NOWHERE. */
+typedef struct {
+    uint64_t at; /* the place in the tree of the last entry */
+    rice_t rice;
+} reader_t;
+
+/* The token of entry e of row p, with a reader that has read entry e - 1 or nothing. */
 INLINE uint64_t steps_token(const steps_t *t, const step_t *s, uint64_t p, uint64_t e,
-                            uint64_t *at, QUERIES) {
+                            reader_t *reader, QUERIES) {
+    uint64_t *at = &reader->at;
     (void)select0;
     if (s->kind == PACKED)
         return s->low + values_get(t->values, s->tokens_at + e * s->width, s->width);
     if (s->kind == DAC) return steps_dac(t, s, e, rank1);
+    if (s->kind == RICE) {
+        if (*at == NOWHERE) {
+            rice_seek(t, s, &p, NOWHERE, at, &reader->rice);
+            for (; *at < e; ++*at) rice_token(&reader->rice);
+        }
+        return s->low + rice_token(&reader->rice);
+    }
     *at = *at == NOWHERE ? select1(&t->bits, s->tree_ones + e) : bits_next_one(&t->bits, *at + 1);
     if (s->kind == BITMAP) return s->low + *at - s->tree_at - p * s->range;
     return s->low + ((*at - s->tree_at - 1 - e - p * s->buckets) << s->width |
@@ -228,6 +271,13 @@ INLINE uint64_t steps_narrow(const steps_t *t, const step_t *s, uint64_t p, uint
         *first = at - s->tree_at - bucket;
         return *first + bits_next_zero(&t->bits, at + 1) - at - 1;
     }
+    if (s->kind == RICE) {
+        rice_t row;
+        uint64_t end = rice_seek(t, s, &p, NOWHERE, first, &row), below = rice_rank(&row, z);
+        if (below >= end - *first) return *first;
+        *first += below;
+        return *first + 1;
+    }
     return steps_bounds(t, s, p, first, Q);
 }
 
@@ -235,6 +285,7 @@ INLINE uint64_t steps_narrow(const steps_t *t, const step_t *s, uint64_t p, uint
 INLINE uint64_t steps_pick(const steps_t *t, const step_t *s, uint64_t first, uint64_t end,
                            uint64_t token, bits_query_t rank1) {
     if (first == end) return NOWHERE;
+    if (s->kind == RICE) return first;
     if (s->kind == BITMAP)
         return bits_get(&t->bits, first) ? rank1(&t->bits, first) - s->tree_ones : NOWHERE;
     if (s->kind == DAC) {
@@ -310,7 +361,21 @@ INLINE uint64_t steps_balance(const steps_t *t, const step_t *s, uint64_t e, uin
 /* The row of entry e, and its token.  The reverse of steps_child. */
 INLINE uint64_t steps_parent(const steps_t *t, const step_t *s, uint64_t e, uint64_t *token,
                              QUERIES) {
-    uint64_t p, at = NOWHERE, low, high;
+    uint64_t p, at, low, high;
+    reader_t reader = {.at = NOWHERE};
+    if (s->kind == RICE) { /* the last group that begins at e or before, then its rows */
+        uint64_t first;
+        for (low = 0, high = (s->rows - 1) >> s->rows_width; low < high;) {
+            uint64_t mid = (low + high + 1) >> 1;
+            rice_sample(t, s, mid, &first);
+            if (first <= e) low = mid; else high = mid - 1;
+        }
+        p = low << s->rows_width;
+        rice_seek(t, s, &p, e, &first, &reader.rice);
+        for (; first < e; first++) rice_token(&reader.rice);
+        *token = s->low + rice_token(&reader.rice);
+        return p;
+    }
     if (s->kind == BITMAP) {
         at = select1(&t->bits, s->tree_ones + e) - s->tree_at;
         *token = s->low + at % s->range;
@@ -324,7 +389,7 @@ INLINE uint64_t steps_parent(const steps_t *t, const step_t *s, uint64_t e, uint
         p = bucket / s->buckets;
         return p < s->rows ? p : s->rows - 1;
     }
-    *token = steps_token(t, s, 0, e, &at, Q);
+    *token = steps_token(t, s, 0, e, &reader, Q);
     if (s->rows_kind == ONE) return e;
     if (s->rows_kind == STARTS && s->rows_width == 0) {
         p = rank1(&t->bits, s->tree_at + e + 1) - s->tree_ones;
@@ -459,7 +524,7 @@ INLINE void values_put(uint64_t *values, uint64_t at, uint64_t width, uint64_t v
 INLINE void steps_put_row(const step_t *s, uint64_t *bits, uint64_t *values, uint64_t p,
                           uint64_t e) {
     uint64_t width = s->rows_width, value = e - p;
-    if (s->kind < PACKED) return;
+    if (s->kind < PACKED || s->kind == RICE) return;
     if (s->rows_kind == STARTS) {
         bits_set(bits, s->tree_at + (value >> width) + p);
         values_put(values, s->rows_at + p * width, width, value & ((1ull << width) - 1));
@@ -473,6 +538,7 @@ INLINE void steps_put_row(const step_t *s, uint64_t *bits, uint64_t *values, uin
 INLINE void steps_put(const step_t *s, uint64_t *bits, uint64_t *values, uint64_t p, uint64_t e,
                       int first, uint64_t token, uint64_t code, uint64_t *more) {
     uint64_t width = s->width, z = token - s->low;
+    if (s->kind == RICE) return;
     if (s->kind == BITMAP) {
         bits_set(bits, s->tree_at + p * s->range + z);
         return;

@@ -158,7 +158,7 @@ static inline void steps_write(const step_t *s, steps_part_t *part, uint64_t *bi
                                uint64_t n) {
     if (s->kind < PACKED) {
         steps_write_trees(s, part, bits, values, entries, n);
-    } else {
+    } else if (s->kind != RICE) { /* that is written by whole rows (rice_write) */
         if (s->kind == DAC) steps_write_codes(s, part, bits, values, codes, entries, n);
         else steps_write_tokens(s, part, values, entries, n);
         steps_write_rows(s, part, bits, values, entries, n);
