@@ -33,6 +33,8 @@ def examples(folder: Path) -> list[Path]:
         (words, "dac"),
         (ids, ["bitmap", "joint", "packed", "sparse"]),
         (ids, ["packed", "packed", "joint", "dac"]),
+        (ids, ["rice", "packed", "rice", "rice"]),
+        (words, "rice"),
         (wide, "small"),
         (wide, "joint"),
     ):
@@ -64,7 +66,8 @@ def garbage(rng: np.random.Generator, params: dict[str, Any], arrays: dict[str, 
         final = int(rng.choice([0, inner, rng.integers(0, inner + 1)]))
         least = int(rng.choice([0, 5, 2**32 - 1 - span]))
         shape = Shape(entries, rows, least, span, inner, final, codes(rng, entries))
-        names = ["joint", "packed", "sparse", "dac"] + ["bitmap"] * (rows * span < 2**16)
+        shape.rice_sizes = rng.integers(1, 20 * entries, 1 + layouts.RICE_PARAMETERS)
+        names = ["joint", "packed", "sparse", "dac", "rice"] + ["bitmap"] * (rows * span < 2**16)
         steps.append(layouts.choose(str(rng.choice(names)), shape))
         shapes.append(shape)
         prefixes.append(entries)

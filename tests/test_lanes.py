@@ -119,7 +119,9 @@ def test_keys_beyond_a_state(catalog, tails):
     check_keys_beyond(lanes, trie.arrays, catalog, trie.walk)
 
 
-@given(strategies.catalogs, st.sampled_from(["small", "bitmap", "joint", "packed", "sparse"]))
+@given(
+    strategies.catalogs, st.sampled_from(["small", "bitmap", "joint", "packed", "sparse", "rice"])
+)
 def test_keys_beyond_a_state_of_steps(catalog, layout):
     index = build_steps(catalog, layout).raw
     check_keys_beyond(index.lanes, index.lane_arrays(), catalog, index.walk)
