@@ -441,8 +441,10 @@ def least_bits(shape: Shape, lengths: npt.NDArray[np.int64]) -> float:
     """
     n = np.flatnonzero(lengths)
     count = lengths[n]
-    choices = [math.comb(shape.range, k).bit_length() for k in n.tolist()]
-    return float(count @ choices - count @ np.log2(count / count.sum()))
+    of_all, *of_k = (math.lgamma(k + 1) for k in [shape.range, *n.tolist()])
+    others = [math.lgamma(shape.range - k + 1) for k in n.tolist()]
+    choices = (of_all - np.array(of_k) - others) / math.log(2)
+    return float(count @ (choices - np.log2(count / count.sum())))
 
 
 NAMES = {

@@ -16,6 +16,7 @@ KINDS = {
     "louds": lambda keys: LoudsTrie.build(keys, tail=True),
     "csr": lambda keys: CsrMap.build(keys, dense_levels=1),
     "steps": lambda keys: StepMap.build(keys, "small", tail=False),
+    "steps-rice": lambda keys: StepMap.build(keys, "rice"),
     "steps-tail": lambda keys: StepMap.build(keys, "small", tail=True),
 }
 VOCABULARY = 4200  # more than a tile
