@@ -23,14 +23,13 @@ from succinct.bits.lanes import (
     select_in_word,
 )
 from succinct.maps.layout import BITMAP, COLUMN, DAC, EXTRAS, JOINT, ONE, PACKED, RICE, STARTS
+from succinct.maps.rice import rice_find, rice_list, rice_row, rice_token
 
 _DEAD = np.uint64(0xFFFFFFFFFFFFFFFF)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _NONE = np.uint64(0)
 # A row with this many buckets or fewer is scanned from its begin; a longer one is selected in.
 _SHORT = np.int64(512)
-_WINDOW = np.int64(56)  # bits of a stream of rows that are looked at together
-_NO_TOKEN = np.int64(2**62)  # above all tokens
 
 _ENTRIES = COLUMN["entries"]
 _START = COLUMN["start"]
@@ -221,140 +220,9 @@ def _entries(index: StepLanes, step: _Step, p: np.int64) -> tuple[np.int64, np.i
         end = select0(index.bits, _zeros(step) + bucket) - step[_TREE_AT] - bucket
         return begin, end
     if step[_KIND] == RICE:
-        begin, length, _ = _rice_row(index, step, p)
+        begin, length, _ = rice_row(index.values, step, p)
         return begin, np.int64(begin + length)
     return _bounds(index, step, p)
-
-
-class _Gaps(NamedTuple):
-    """How far the coded tokens of a row in Golomb-Rice codes have been read; see rice.h."""
-
-    low: np.int64  # place and width of the next low part
-    width: np.int64
-    high: np.int64  # place of the next part in unary, or -1: there is none
-    left: np.int64  # coded tokens to come
-    token: np.int64  # the last one, at first -1
-
-
-def _rice_bits(index: StepLanes, step: _Step, at: np.int64, width: np.int64) -> np.int64:
-    """Bits of the rows of a step, of which nothing behind their end is read."""
-    return _value(index, min(at, step[_CHUNK3_AT]), width)
-
-
-def _rice_open(step: _Step, at: np.int64, length: np.int64) -> _Gaps:
-    """The row of `length` whose code begins at `at`; tokens that it lacks are coded if it has more
-    than half of all."""
-    span = step[_RANGE]
-    left = min(length, span - length)
-    width = np.int64(0)
-    high = np.int64(-1)
-    if left == 1:
-        while span - 1 >> width != 0:
-            width += 1
-    elif left > 1:
-        rest = ((2 * span - left) * 123 - 1) // (512 * left)
-        while rest >> width != 0:
-            width += 1
-        high = at + left * width
-    return _Gaps(at, width, high, left, np.int64(-1))
-
-
-def _rice_end(index: StepLanes, step: _Step, row: _Gaps) -> np.int64:
-    """Where a row ends of which nothing has been read."""
-    if row.high < 0:
-        return np.int64(row.low + row.left * row.width)
-    k = row.left
-    at = row.high
-    while at < step[_CHUNK3_AT]:
-        word = np.uint64(_rice_bits(index, step, at, _WINDOW))
-        ones = popcount(word)
-        if k <= ones:
-            return np.int64(at + select_in_word(word, k - 1) + 1)
-        k -= ones
-        at += _WINDOW
-    return np.int64(step[_CHUNK3_AT])
-
-
-def _rice_row(index: StepLanes, step: _Step, p: np.int64) -> tuple[np.int64, np.int64, _Gaps]:
-    """First entry, length and coded tokens of row `p`."""
-    group = p >> step[_ROWS_WIDTH]
-    sample = step[_CHUNK2_AT] + group * (step[_WIDTH2] + step[_WIDTH3])
-    first = min(_value(index, sample, step[_WIDTH2]), step[_ENTRIES])
-    at = step[_TOKENS_AT] + _value(index, sample + step[_WIDTH2], step[_WIDTH3])
-    parameter = step[_WIDTH]
-    q = group << step[_ROWS_WIDTH]
-    while True:
-        word = np.uint64(_rice_bits(index, step, at, _WINDOW))
-        more = np.int64(0)
-        if word != _NONE:
-            more = lowest_one(word)
-        if more > 32:
-            more = np.int64(0)
-        at += more + 1
-        length = (np.int64(1) << more) + _rice_bits(index, step, at, more) - 1
-        at += more
-        length = (length << parameter) + _rice_bits(index, step, at, parameter) + 1
-        at += parameter
-        length = min(length, step[_RANGE])
-        row = _rice_open(step, at, length)
-        if q >= p:
-            return first, np.int64(min(length, step[_ENTRIES] - first)), row
-        first = min(first + length, step[_ENTRIES])
-        at = _rice_end(index, step, row)
-        q += 1
-
-
-def _rice_next(index: StepLanes, step: _Step, row: _Gaps) -> _Gaps:
-    """The row with one more coded token read; that behind the last is above all others."""
-    if row.left == 0:
-        return _Gaps(row.low, row.width, row.high, row.left, _NO_TOKEN)
-    high = row.high
-    gap = np.int64(0)
-    if high >= 0:
-        word = np.uint64(_rice_bits(index, step, high, _WINDOW))
-        while word == _NONE and high < step[_CHUNK3_AT]:
-            high += _WINDOW
-            word = np.uint64(_rice_bits(index, step, high, _WINDOW))
-        if word != _NONE:
-            high += lowest_one(word)
-        gap = (high - row.high) << row.width
-        high += 1
-    token = row.token + 1 + gap + _rice_bits(index, step, row.low, row.width)
-    return _Gaps(row.low + row.width, row.width, high, row.left - 1, token)
-
-
-def _rice_token(index: StepLanes, step: _Step, p: np.int64, k: np.int64) -> np.int64:
-    """Token `k` of row `p`."""
-    _, length, row = _rice_row(index, step, p)
-    inverted = 2 * length > step[_RANGE]
-    row = _rice_next(index, step, row)
-    lacking = np.int64(0)
-    if inverted:
-        while row.token - lacking <= k:
-            lacking += 1
-            row = _rice_next(index, step, row)
-        return np.int64(k + lacking)
-    for _ in range(k):
-        row = _rice_next(index, step, row)
-    return row.token
-
-
-def _rice_find(index: StepLanes, step: _Step, p: np.int64, token: np.int64) -> np.int64:
-    """Entry of a token of row `p`, or -1."""
-    first, length, row = _rice_row(index, step, p)
-    inverted = 2 * length > step[_RANGE]
-    below = np.int64(0)
-    row = _rice_next(index, step, row)
-    while row.token < token:
-        below += 1
-        row = _rice_next(index, step, row)
-    if inverted == (row.token == token):
-        return np.int64(-1)
-    if inverted:
-        below = token - below
-    if below >= length:
-        return np.int64(-1)
-    return np.int64(first + below)
 
 
 def _code(index: StepLanes, step: _Step, e: np.int64) -> np.int64:
@@ -405,7 +273,7 @@ def _token(index: StepLanes, step: _Step, p: np.int64, first: np.int64, k: np.in
     if kind == DAC:
         return _coded(index, step, e)
     if kind == RICE:
-        return np.int64(step[_LOW] + _rice_token(index, step, p, k))
+        return np.int64(step[_LOW] + rice_token(index.values, step, p, k))
     # Where the row begins in the tree follows from how many ones and zeros come before it.
     per_row = step[_RANGE]
     begin = step[_TREE_AT] + p * per_row
@@ -546,20 +414,9 @@ def list_children(
             tokens[at + k] = _coded(index, step, first + k) & 0xFFFFFFFF
             states[at + k] = start + k
     elif kind == RICE:
-        _, length, row = _rice_row(index, step, _row(index, depth, state))
-        inverted = 2 * length > step[_RANGE]
-        token = np.int64(0)
-        row = _rice_next(index, step, row)
+        p = _row(index, depth, state)
+        rice_list(index.values, step, p, count, tokens, at)
         for k in range(count):
-            if inverted:
-                while row.token == token:
-                    token += 1
-                    row = _rice_next(index, step, row)
-                tokens[at + k] = (low + token) & 0xFFFFFFFF
-                token += 1
-            else:
-                tokens[at + k] = (low + row.token) & 0xFFFFFFFF
-                row = _rice_next(index, step, row)
             states[at + k] = start + k
     else:
         # The ones of the row in the tree, word by word; JOINT counts the ones before as well.
@@ -614,7 +471,7 @@ def find_child(
     if key < 0 or key >= step[_RANGE]:
         return _DEAD
     if kind == RICE:
-        found = _rice_find(index, step, _row(index, depth, state), key)
+        found = rice_find(index.values, step, _row(index, depth, state), key)
         if found < 0:
             return _DEAD
         return np.uint64(step[_START] + found)
