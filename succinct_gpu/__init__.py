@@ -10,8 +10,7 @@ are on the device (with ``__cuda_array_interface__``, as those of CuPy, torch an
 taken as they are, on the caller's stream, and answers stay there; their contents are not checked,
 and no kernel reads outside its arrays whatever they hold.
 
-This version has the bit structures, indexes, masking and filtering first. Beam search follows. What
-is here has been run by the executor and compiled for devices, and not been measured on one.
+What is here has been run by the executor and compiled for devices, and not been measured on one.
 
 Examples
 --------
@@ -30,12 +29,17 @@ array([[-inf, -1.5, -inf, -1.5],
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, SupportsIndex
+from collections.abc import Sequence
+from math import inf
+from typing import Any, SupportsIndex
 
+from succinct.decode.result import BeamResult
 from succinct_gpu._device import require
+from succinct_gpu._searcher import Searcher
 from succinct_gpu._workspace import Workspace
 
 __all__ = [
+    "Searcher",
     "Workspace",
     "beam_search",
     "candidates",
@@ -397,22 +401,83 @@ def _on_device(index: Any) -> None:
         )
 
 
-def beam_search(index: Any, token_ids: Any, logprobs: Any, **options: Any) -> NoReturn:
-    """Search on the device, as `succinct.beam_search` does on the CPU; not in this version.
+def beam_search(
+    index: Any,
+    token_ids: Any,
+    logprobs: Any,
+    *,
+    beam_width: int | Sequence[int],
+    max_results: int | None = None,
+    length_penalty: float = 0.0,
+    min_token_logprob: float = -inf,
+    min_logprob: float = -inf,
+    duplicates: str = "error",
+    allowed: Any = None,
+    variant: str = "binary",
+    selection: str = "radix",
+    stream: Any = None,
+) -> BeamResult:
+    """Find the best keys that can be composed of proposed tokens, by one launch for all steps.
+
+    Does what `succinct.beam_search` does, with the same results bit for bit. The index keeps the
+    memory that it takes for the next call; a `Searcher` of one's own has it allocated before.
+
+    Parameters
+    ----------
+    index : index on the device
+    token_ids, logprobs : arrays [Q, T, K] or [T, K]
+        Of the host, checked, and copied through pinned memory; or both on the device,
+        C-contiguous, logprobs as float32 or float16. What is no token or NaN there is not taken.
+    beam_width, max_results, length_penalty, min_token_logprob, min_logprob, duplicates
+        As for `succinct.beam_search`; widths and results up to 4,096.
+    allowed : BitVector or array, or one for each query, optional
+        As for `succinct.beam_search`, or a `BitVector` on the device.
+    variant : {"binary", "probe", "linear", "two_pointer", "per_child", "ppt"}
+    selection : {"radix", "merge"}
+        See `Searcher`; results do not depend on them.
+    stream : numba.cuda stream, optional
+
+    Returns
+    -------
+    BeamResult
+        On the host.
 
     Raises
     ------
     RuntimeError
-        Always; the message names what to call instead.
+        If there is no device.
+    TypeError, ValueError
+        As for `succinct.beam_search`.
+    MemoryError
+        If the device has too little memory left.
 
     Examples
     --------
-    >>> beam_search(None, [[1]], [[-0.5]], beam_width=1)
-    Traceback (most recent call last):
-    RuntimeError: succinct_gpu.beam_search needs a kernel that this version of succinct-tries \
-does not have; on the CPU succinct.beam_search does the same
+    >>> from succinct import KeyTable, LoudsTrie
+    >>> from succinct_gpu import simt
+    >>> trie = LoudsTrie.build(KeyTable.from_sequences([(1,), (1, 2), (3, 2)]))
+    >>> with simt.session():
+    ...     on_device = to_device(trie)
+    ...     found = beam_search(on_device, [[1, 3], [2, 9]], [[-1, -2], [-0.5, 0]], beam_width=2)
+    >>> found[0].sequences, found[0].scores
+    ([(1,), (1, 2)], array([-1. , -1.5]))
     """
-    raise RuntimeError(
-        "succinct_gpu.beam_search needs a kernel that this version of succinct-tries does not "
-        "have; on the CPU succinct.beam_search does the same"
+    require("beam_search", "succinct.beam_search does the same")
+    from succinct_gpu import _searcher
+
+    _on_device(index)
+    return _searcher.beam_search(
+        index,
+        token_ids,
+        logprobs,
+        variant=variant,
+        selection=selection,
+        beam_width=beam_width,
+        max_results=max_results,
+        length_penalty=length_penalty,
+        min_token_logprob=min_token_logprob,
+        min_logprob=min_logprob,
+        duplicates=duplicates,
+        allowed=allowed,
+        stream=stream,
     )

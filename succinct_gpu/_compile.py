@@ -44,6 +44,9 @@ _NAVIGATION = frozenset((*PROTOCOL, "descend", "extensions", "key_range"))
 # Functions to call by names that the source leaves open.
 Choices = tuple[tuple[str, Callable[..., Any]], ...]
 
+# Functions to call by names that the source leaves open.
+Choices = tuple[tuple[str, Callable[..., Any]], ...]
+
 
 @cuda.jit(device=True)  # type: ignore[untyped-decorator]
 def _popcount(word: Any) -> Any:

@@ -55,6 +55,7 @@ class DeviceIndex:
             )
         self._host_arrays = arrays
         self._every_key: Any = None
+        self._searchers: dict[Any, Any] = {}
         self.arrays = upload_tuple(arrays, stream)
 
     def __getattr__(self, name: str) -> Any:
@@ -80,6 +81,16 @@ class DeviceIndex:
         else:
             limits = int(self._host.n_states), 0, 0
         return tuple(map(np.uint64, limits))  # type: ignore[return-value]
+
+    def _known_tokens(self) -> tuple[Any, Any]:
+        """Tokens that keys have at each place, ascending, and where those of each place begin."""
+        host: Any = self._host
+        tokens, starts, states = [], [0], np.array([host.root], np.uint64)
+        while states.size:
+            _, found, states = host.children(states)
+            tokens.append(np.unique(found))
+            starts.append(starts[-1] + tokens[-1].size)
+        return upload(np.concatenate(tokens)), upload(np.array(starts, np.int64))
 
     def _states(self, states: Any, stream: Any) -> Any:
         """States on the device; those of the host are checked first."""

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from math import inf, isfinite, isnan
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -114,36 +114,31 @@ def beam_search(
     """
     if not (hasattr(index, "lanes") and hasattr(index, "lane_arrays")):
         raise TypeError(f"index: expected an index such as LoudsTrie, got {type(index).__name__}")
-    if not isinstance(duplicates, str) or duplicates not in ("error", "first"):
-        raise ValueError(f'duplicates: expected "error" or "first", got {duplicates!r}')
-    min_token = _threshold("min_token_logprob", min_token_logprob)
-    min_sum = _threshold("min_logprob", min_logprob)
     ids, values = _read_arrays(token_ids, logprobs)
     _, n_steps, n_proposals = ids.shape
-    widths = _read_widths(beam_width, n_steps)
-    if max_results is None:
-        max_results = max(widths, default=1)
-    max_results = at_least_one("max_results", max_results)
-    factors = _length_factors(length_penalty, n_steps)
     threads = read_threads(num_threads)
-    # Width beyond what can be filled costs no memory.
-    possible, candidates = 1, 0
-    for step, width in enumerate(widths):
-        candidates += possible * n_proposals
-        possible = widths[step] = min(width, max(possible * n_proposals, 1), int(index.n_states))
-        if possible > _MAX_WIDTH:
-            raise ValueError(f"step {step}: expected at most {_MAX_WIDTH} beams, got {possible}")
+    asked = read_options(
+        index,
+        ids.shape,
+        beam_width=beam_width,
+        max_results=max_results,
+        length_penalty=length_penalty,
+        min_token_logprob=min_token_logprob,
+        min_logprob=min_logprob,
+        duplicates=duplicates,
+    )
+    widths, factors, candidates = asked.widths, asked.factors, asked.candidates
     bits, offsets = read_allowed(allowed, int(index.n_keys), len(ids))
-    tokens, sums, counts = _sort_proposals(ids, values, min_token, duplicates)
+    tokens, sums, counts = _sort_proposals(ids, values, asked.min_token, duplicates)
 
     # Imports numba, which takes longer than most searches.
     from succinct.decode import _engine
     from succinct.decode._compile import compiled_search
 
     search = compiled_search(index.lanes)
-    max_results = min(max_results, int(index.n_keys))
+    max_results = asked.max_results
     widest = max(widths, default=1)
-    fixed = (np.array(widths, np.int64), min_sum, factors, max_results, bits)
+    fixed = (np.array(widths, np.int64), asked.min_sum, factors, max_results, bits)
     arrays = index.lane_arrays()
     root = np.uint64(index.root)
     starts = np.array([0, *itertools.accumulate(widths)], np.int64)
@@ -178,6 +173,63 @@ def beam_search(
 
     parts = _small_parts(len(tokens), threads, min(max_results, candidates) * (n_steps + 8))
     return joined(in_threads(search_part, parts, threads))
+
+
+class Asked(NamedTuple):
+    """Options of a search, checked.
+
+    Attributes
+    ----------
+    min_token, min_sum : float32
+    widths : list of int
+        Most rows after each step, no more than there can be.
+    max_results : int
+        No more than there are keys.
+    factors : float64 array [T + 1]
+        What to multiply sums by, for every length.
+    candidates : int
+        Most continuations that all steps together can find.
+    """
+
+    min_token: np.float32
+    min_sum: np.float32
+    widths: list[int]
+    max_results: int
+    factors: NDArray[np.float64]
+    candidates: int
+
+
+def read_options(
+    index: Any,
+    shape: tuple[int, ...],
+    *,
+    beam_width: int | Sequence[int],
+    max_results: int | None,
+    length_penalty: float,
+    min_token_logprob: float,
+    min_logprob: float,
+    duplicates: str,
+) -> Asked:
+    """Check the options of a search for proposals of `shape` [Q, T, K]; see `beam_search`."""
+    if not isinstance(duplicates, str) or duplicates not in ("error", "first"):
+        raise ValueError(f'duplicates: expected "error" or "first", got {duplicates!r}')
+    min_token = _threshold("min_token_logprob", min_token_logprob)
+    min_sum = _threshold("min_logprob", min_logprob)
+    _, n_steps, n_proposals = shape
+    widths = _read_widths(beam_width, n_steps)
+    if max_results is None:
+        max_results = max(widths, default=1)
+    max_results = at_least_one("max_results", max_results)
+    factors = _length_factors(length_penalty, n_steps)
+    # Width beyond what can be filled costs no memory.
+    possible, candidates = 1, 0
+    for step, width in enumerate(widths):
+        candidates += possible * n_proposals
+        possible = widths[step] = min(width, max(possible * n_proposals, 1), int(index.n_states))
+        if possible > _MAX_WIDTH:
+            raise ValueError(f"step {step}: expected at most {_MAX_WIDTH} beams, got {possible}")
+    max_results = min(max_results, int(index.n_keys))
+    return Asked(min_token, min_sum, widths, max_results, factors, candidates)
 
 
 def _small_parts(n_queries: int, threads: int, places: int) -> list[slice]:
