@@ -27,6 +27,8 @@ from succinct_gpu._device import is_device_array, require
 VARIANTS = ("binary", "probe", "linear", "two_pointer", "per_child", "ppt")
 SELECTIONS = ("radix", "merge")
 _ON_HOST = "succinct.beam_search does the same"
+# Bytes for bitmaps of eligible keys, until there are larger ones.
+_SMALL_BITMAPS = 1 << 14
 # Numbers of candidates are kept in 32 bits.
 _MOST_NUMBERS = 2**32
 # Between these, scores of one step differ wherever their sums do.
@@ -137,10 +139,13 @@ class Searcher:
             )
         self._places = min(width * self.max_proposals, max(1, int(index.n_states)))
         self._results = min(self.max_results, int(index.n_keys))
-        self._input = Mirror(size_of(self._input_fields(max_batch, max_steps, max_proposals)))
-        self._output = Mirror(size_of(self._output_fields(max_batch, self._results, max_steps)))
-        self._allowed = Mirror(0)
-        self._arrays = self._allocate(width)
+        sizes = (
+            size_of(self._input_fields(self.max_batch, self.max_steps, self.max_proposals)),
+            size_of(self._output_fields(self.max_batch, self._results, self.max_steps)),
+            _SMALL_BITMAPS,
+        )
+        self._arrays = self._allocate(width, sum(sizes))
+        self._input, self._output, self._allowed = map(Mirror, sizes)
         parts = _expand.VARIANTS[variant]
         self._choices = (
             *zip(("prepare", "stage", "attempt"), parts, strict=True),
@@ -191,8 +196,8 @@ class Searcher:
             "first_repeat": ((1,), np.int64),
         }
 
-    def _allocate(self, width: int) -> tuple[Any, ...]:
-        """Rows, lists, paths, results so far, and flags."""
+    def _allocate(self, width: int, others: int) -> tuple[Any, ...]:
+        """Rows, lists, paths, results so far, and flags, if that and `others` bytes are free."""
         from numba import cuda
 
         beam, topk = self._beam, self._topk
@@ -236,7 +241,7 @@ class Searcher:
             ),
             (lambda flags: (flags,), [((queries, beam.FLAGS), np.int32)]),
         ]
-        needed = sum(
+        needed = others + sum(
             int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
             for _, fields in shapes
             for shape, dtype in fields
@@ -453,9 +458,7 @@ class Searcher:
         from succinct_gpu._expand import BLOCK, Proposals
 
         kernel = kernel_for(self._beam.search, self._index.lanes, self._choices)
-        proposals = Proposals(
-            device["tokens"], device["logprobs"], device["counts"], *self._known
-        )
+        proposals = Proposals(device["tokens"], device["logprobs"], device["counts"], *self._known)
         rows, lists, notes, found, (flags,) = self._arrays
         queries, n = len(device["offsets"]), device["tokens"].shape[1]
         output = self._beam.Output(*(out[name] for name in self._beam.Output._fields))

@@ -100,7 +100,8 @@ def shared_size(cubin):
     total = 0
     for name, _, _, length in sections:
         text = cubin[names + name : cubin.index(0, names + name)].decode()
-        if text.startswith(".nv.shared.") and not text.startswith(".nv.shared.reserved"):
+        # The runtime's own, beside the kernel, are linked in with cooperative kernels.
+        if re.match(r"\.nv\.shared\.(?!reserved|__nv_static)", text):
             total += length
     return total
 
