@@ -44,9 +44,6 @@ _NAVIGATION = frozenset((*PROTOCOL, "descend", "extensions", "key_range"))
 # Functions to call by names that the source leaves open.
 Choices = tuple[tuple[str, Callable[..., Any]], ...]
 
-# Functions to call by names that the source leaves open.
-Choices = tuple[tuple[str, Callable[..., Any]], ...]
-
 
 @cuda.jit(device=True)  # type: ignore[untyped-decorator]
 def _popcount(word: Any) -> Any:
@@ -100,7 +97,9 @@ def _bound(function: Any, lanes: ModuleType, choices: Choices) -> FunctionType:
     for name in code.co_names:
         callee = getattr(lanes, name) if name in _NAVIGATION else namespace.get(name)
         if isinstance(callee, FunctionType):
-            namespace[name] = device_function(callee, lanes, choices)
+            # What navigates is shared by all kernels over an index.
+            own = () if name in _NAVIGATION else choices
+            namespace[name] = device_function(callee, lanes, own)
     copy = FunctionType(code, namespace, function.__name__, function.__defaults__)
     copy.__module__ = function.__module__
     copy.__qualname__ = function.__qualname__

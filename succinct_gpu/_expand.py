@@ -209,7 +209,7 @@ def expand(
                 k += 1
                 while k < width and begin + k * share < tasks and counts[k] == 0:
                     k += 1
-                going = k < width and begin + k * share < tasks
+                going = bool(k < width and begin + k * share < tasks)
                 if going:
                     task = begin + k * share
                     row = task // parts
@@ -245,7 +245,7 @@ def stage(
     buffer: Any,
 ) -> np.int64:
     """What to do once a row; how many trials it takes."""
-    return step.n
+    return np.int64(step.n)
 
 
 def attempt(
@@ -332,7 +332,7 @@ def by_child(count: np.int64, n: np.int64) -> bool:
     searches = np.int64(1)
     while np.int64(1) << searches < count:
         searches += 1
-    return count <= n * searches
+    return bool(count <= n * searches)
 
 
 def stage_cheaper(
@@ -421,7 +421,7 @@ def stage_labels(
         buffer[k] = np.uint64(token)
         k += np.int64(cuda.blockDim.x)
     cuda.syncthreads()
-    return step.n
+    return np.int64(step.n)
 
 
 def attempt_labels(

@@ -50,9 +50,9 @@ def sort_proposals(
         # Inverted, since the sort is a descending one, and 0 comes last.
         key = _ABSENT
         if k < n:
-            token = np.int64(ids[line, k])
-            if np.float32(values[line, k]) > _MINUS_INFINITY and 0 <= token <= _MAX_TOKEN:
-                key = ((np.uint64(token) << np.uint64(32)) | np.uint64(k)) ^ _ALL
+            given = np.int64(ids[line, k])
+            if np.float32(values[line, k]) > _MINUS_INFINITY and 0 <= given <= _MAX_TOKEN:
+                key = ((np.uint64(given) << np.uint64(32)) | np.uint64(k)) ^ _ALL
         buffer[k] = key
         k += BLOCK
     cuda.syncthreads()
@@ -71,7 +71,7 @@ def sort_proposals(
             if k > 0 and (buffer[k - 1] ^ _ALL) >> np.uint64(32) == token:
                 cuda.atomic.min(first_repeat, 0, line)
             else:
-                kept = value > min_token
+                kept = bool(value > min_token)
         ballot = cuda.ballot_sync(0xFFFFFFFF, kept)
         if cuda.laneid == 0:
             per_warp[i >> 5] = np.int32(cuda.popc(np.uint32(ballot)))

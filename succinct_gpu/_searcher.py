@@ -342,9 +342,10 @@ class Searcher:
         host, device, nbytes = self._input.arrays(self._input_fields(queries, steps, proposals))
         out_host, out, _ = self._output.arrays(self._output_fields(queries, places, steps))
         if not on_device:
-            sorted_ = _sort_proposals(ids, values, asked.min_token, duplicates)
-            for name, array in zip(("tokens", "logprobs", "counts"), sorted_, strict=True):
-                host[name][...] = array.reshape(host[name].shape)
+            tokens, sums, counts = _sort_proposals(ids, values, asked.min_token, duplicates)
+            host["tokens"][...] = tokens.reshape(host["tokens"].shape)
+            host["logprobs"][...] = sums.reshape(host["logprobs"].shape)
+            host["counts"][...] = counts.reshape(-1)
         if queries * steps * proposals == 0:
             self._pending = Pending(queries, 0, 0, asked.factors, used, False)
             return

@@ -112,8 +112,7 @@ def check_choice(selection, cases, share=2, threads=64, seed=1, topk=_topk):
             return False
         if not np.array_equal(row[:count], np.sort(values)[::-1][:count]):
             return False
-    clean = not lists.histograms.copy_to_host().any() and not lists.n_winners.copy_to_host().any()
-    return clean
+    return not (lists.histograms.copy_to_host().any() or lists.n_winners.copy_to_host().any())
 
 
 # The variants in one kernel: the number of the step says which.
