@@ -22,6 +22,9 @@ def pack_rows(
     shift: NDArray[np.int64],
     out: _Words,
 ) -> None: ...
+def scatter(
+    buckets: NDArray[np.uint16], words: _Words, stops: NDArray[np.int64], out: _Words
+) -> None: ...
 def unpack_rows(
     words: _Words,
     length: int,

@@ -158,6 +158,24 @@ def pack_rows(const token_t[::1] tokens, Py_ssize_t length, Py_ssize_t first, Py
             row += length
 
 
+def scatter(const uint16_t[::1] buckets, const uint64_t[::1] words, int64_t[::1] stops,
+            uint64_t[::1] out):
+    """Each bucket's words, in any order, one bucket after another; ``stops[b]``, which comes
+    zeroed, is where bucket b ends in `out`."""
+    cdef Py_ssize_t i, b
+    cdef int64_t begin = 0, count
+    with nogil:
+        for i in range(buckets.shape[0]):
+            stops[buckets[i]] += 1
+        for b in range(stops.shape[0]):
+            count = stops[b]
+            stops[b] = begin
+            begin += count
+        for i in range(words.shape[0]):
+            out[stops[buckets[i]]] = words[i]
+            stops[buckets[i]] += 1
+
+
 def unpack_rows(const uint64_t[::1] words, Py_ssize_t length, Py_ssize_t first, Py_ssize_t stop,
                 const uint64_t[::1] low, const int64_t[::1] shift, const uint64_t[::1] mask,
                 token_t[::1] out):

@@ -102,6 +102,7 @@ class Spool:
         with ExitStack() as files:
             self._tokens = files.enter_context(tempfile.TemporaryFile(dir=temp_dir))
             self._ends = files.enter_context(tempfile.TemporaryFile(dir=temp_dir))
+            self._ends.write(bytes(8))  # the first offset
             self._files = files.pop_all()
 
     def __enter__(self) -> Spool:
@@ -128,9 +129,7 @@ class Spool:
         tokens = _mapped(self._tokens, self._dtype, self._n_tokens)
         offsets = NO_OFFSETS
         if not length:
-            # The first offset, 0, is not in the file; it is put in front of the others.
-            offsets = np.zeros(self._n_rows + 1, np.int64)
-            offsets[1:] = _mapped(self._ends, np.dtype(np.int64), self._n_rows)
+            offsets = _mapped(self._ends, np.dtype(np.int64), self._n_rows + 1)
         return Sequences(tokens, offsets, length, self._n_rows, self._largest, descent)
 
 

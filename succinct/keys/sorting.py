@@ -112,16 +112,18 @@ def sorted_unique(rows: Sequences) -> Sequences:
     if columns is None:
         order, distinct = sorted_order(rows)
         return gathered(rows, order[distinct], descent=-1)
-    words = _packed(rows, columns, columns.head, rows.length)
     head = np.zeros(0, np.uint16)
     if columns.head:
-        head, words, distinct = _sorted_buckets(
-            _packed(rows, columns, 0, columns.head).astype(np.uint16), words
-        )
-        head, words = head[distinct], words[distinct]
+        head, words, distinct = _sorted_buckets(rows, columns)
+        if not distinct.all():
+            head, words = head[distinct], words[distinct]
     else:
+        words = _packed(rows, columns, 0, rows.length)
         words.sort()
-        words = words[_changes(words)]
+        distinct = _changes(words)
+        if not distinct.all():
+            words = words[distinct]
+    del distinct
     tokens: Tokens = np.empty(len(words) * rows.length, narrowest(rows.largest))
     for part, first, stop in (
         (head.astype(np.uint64), 0, columns.head),
@@ -134,12 +136,16 @@ def sorted_unique(rows: Sequences) -> Sequences:
 
 
 def _sorted_buckets(
-    head: NDArray[np.uint16], words: NDArray[np.uint64]
+    rows: Sequences, columns: _Columns
 ) -> tuple[NDArray[np.uint16], NDArray[np.uint64], NDArray[np.bool_]]:
-    """Sorts pairs (head, word): by radix into a bucket for each head, then each bucket's words."""
-    words = words[np.argsort(head, kind="stable")]
-    counts = np.bincount(head)
-    stops = np.cumsum(counts)
+    """Sorts pairs (head, word): into a bucket for each head, then each bucket's words."""
+    head = _packed(rows, columns, 0, columns.head).astype(np.uint16)
+    unordered = _packed(rows, columns, columns.head, rows.length)
+    stops = np.zeros(int(head.max()) + 1, np.int64)
+    words = np.empty_like(unordered)
+    _scan.scatter(head, unordered, stops, words)
+    del head, unordered
+    counts = np.diff(stops, prepend=0)
     for start, stop in zip((stops - counts).tolist(), stops.tolist(), strict=True):
         if start < stop:
             words[start:stop].sort()
