@@ -125,14 +125,13 @@ def sorted_unique(rows: Sequences) -> Sequences:
             words = words[distinct]
     del distinct
     tokens: Tokens = np.empty(len(words) * rows.length, narrowest(rows.largest))
-    for part, first, stop in (
-        (head.astype(np.uint64), 0, columns.head),
-        (words, columns.head, rows.length),
-    ):
-        _scan.unpack_rows(
-            part, rows.length, first, stop, columns.low, columns.shift, columns.mask, tokens
-        )
-    return Sequences(tokens, NO_OFFSETS, rows.length, len(words), rows.largest, descent=-1)
+    layout = columns.low, columns.shift, columns.mask
+    _scan.unpack_rows(words, rows.length, columns.head, rows.length, *layout, tokens)
+    del words
+    if columns.head:
+        _scan.unpack_rows(head.astype(np.uint64), rows.length, 0, columns.head, *layout, tokens)
+    n_rows = len(tokens) // rows.length
+    return Sequences(tokens, NO_OFFSETS, rows.length, n_rows, rows.largest, descent=-1)
 
 
 def _sorted_buckets(
