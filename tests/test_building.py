@@ -135,22 +135,24 @@ def test_numbers_of_threads(cls):
 # Whether tails may pay
 
 
-def test_auto_does_without_tails_that_cannot_pay():
-    keys = KeyTable.from_rows(semantic_ids(200_000))
+@pytest.mark.parametrize("cls", [StepMap, LoudsTrie])
+def test_auto_does_without_tails_that_cannot_pay(cls):
+    keys = KeyTable.from_rows(semantic_ids(200_000, codes=4096))
     tracemalloc.start()
-    index = StepMap.build(keys)
+    index = cls.build(keys)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1.1 * index.nbytes + 2**22  # the sample does not grow with the table
     assert "n_tails" not in index.info()["tails"]
-    assert parts(index) == parts(StepMap.build(keys, tail=False))
-    assert StepMap.build(keys, tail=True).nbytes > index.nbytes
+    assert parts(index) == parts(cls.build(keys, tail=False))
+    assert cls.build(keys, tail=True).nbytes > index.nbytes
 
 
-def test_auto_takes_tails_that_pay():
+@pytest.mark.parametrize("cls", [StepMap, LoudsTrie])
+def test_auto_takes_tails_that_pay(cls):
     endings = np.random.default_rng(0).integers(0, 5000, (300, 8))
     rows = [(i % 300, i // 300, *endings[i * 7919 % 300].tolist()) for i in range(80_000)]
-    index = StepMap.build(KeyTable.from_rows(np.array(rows)))
+    index = cls.build(KeyTable.from_rows(np.array(rows)))
     assert index.has_tail
 
 

@@ -21,10 +21,6 @@ from succinct.trie.passes import Passes
 #: A link has as many bits as an integer of an index can have.
 MAX_NODES = 2**32
 
-#: Tables up to this many times two are not sampled; of larger ones there are about as many keys in
-#: the sample.
-_SAMPLE = 2**14
-
 Words = npt.NDArray[np.uint64]
 
 
@@ -73,17 +69,12 @@ def may_pay(passes: Passes, place: Layout) -> bool:
     whole branches of the trie. One pass over the last tokens, and a sort of the sample.
     """
     keys = passes.keys
-    # There should be several tokens in the sample.
-    share = min(keys.n_keys // _SAMPLE, keys.vocab_size // 16).bit_length() - 1
-    if share <= 0:
+    sample = passes.sample_rests()
+    if sample is None:
         return True
-    sample = _chains.sample_rests(keys, share, 4 * (keys.n_keys >> share))
-    if sample is None or len(sample[0]) < _SAMPLE // 16:
-        return True
-    origin, span, n_keys = sample
+    origin, span, factor = sample
     tokens, offsets = _chains.gather_chains(keys, origin, span, True)
     ends = Passes(KeyTable.from_flat(tokens, offsets, key_ids=False), passes.threads)
-    factor = keys.n_keys / n_keys
     links, nodes = factor * len(origin), factor * float(ends.prefixes[1:].sum())
     # A node takes about what an entry of the steps does. A link takes less than the number of nodes
     # needs: low numbers are frequent and have shorter codes.

@@ -126,7 +126,7 @@ class LoudsTrie(Index):
             raise ValueError(f"a trie has at most {MAX_NODES} nodes, got {prefixes.sum()}")
         chosen: _Layout | None = None
         tails: dict[str, Any] | None = None
-        if tail is not False:
+        if tail is True or (tail == "auto" and _may_pay(passes)):
             chosen = _folded(keys, int(prefixes[1:].sum()))
             plain_bytes = _plain_nbytes(int(prefixes.sum()), keys)
             tails = {
@@ -409,6 +409,25 @@ def _plain_nbytes(n_nodes: int, keys: KeyTable) -> int:
         + 2 * n_nodes
         + 8 * words_for(n_nodes, width)
     )
+
+
+def _may_pay(passes: Passes) -> bool:
+    """Whether folding may make a trie smaller; judged, for a large table, by the ends of a sample
+    of keys."""
+    sample = passes.sample_rests()
+    if sample is None:
+        return True
+    keys = passes.keys
+    origin, span, factor = sample
+    # The chain of a key begins with the token behind its last branching.
+    tokens, offsets = _chains.gather_chains(keys, origin - 1, span + np.uint32(1), True)
+    _, tail, _ = _chains.merge_suffixes(tokens, offsets, sort_sequences(tokens, offsets))
+    n_nodes = int(passes.prefixes.sum())
+    plain = _plain_nbytes(n_nodes, keys)
+    saved = factor * float(span.sum()) * plain / n_nodes
+    # Links are counted as labels, and no flags for them: more than these keys may be folded.
+    taken = factor * len(tail) * ((keys.vocab_size - 1).bit_length() + 1) / 8
+    return saved > taken
 
 
 def _folded(keys: KeyTable, n_prefixes: int) -> _Layout:

@@ -10,7 +10,11 @@ import numpy.typing as npt
 
 from succinct._threads import in_threads, parts_of
 from succinct.keys import KeyTable
-from succinct.trie import _levels
+from succinct.trie import _chains, _levels
+
+#: Tables up to this many times two are not sampled; of larger ones there are about as many keys in
+#: the sample.
+_SAMPLE = 2**14
 
 Counts = npt.NDArray[np.int64]
 
@@ -97,6 +101,32 @@ class Passes:
         lengths = np.zeros((*self.entries.shape, 33), np.int64)
         self.each(_levels.count_code_lengths, codes, of_parts=[lengths])
         return lengths
+
+    def sample_rests(
+        self,
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32], float] | None:
+        """What lies behind the last branching of the keys that end with one of a sample of tokens.
+
+        These keys make up whole branches of a trie of reversed keys. None if the table is small, or
+        has too few of them or too many.
+
+        Returns
+        -------
+        origin : int64, span : uint32
+            Where in the table what is left of a key begins, and how long it is.
+        factor : float
+            How many keys there are for each that the sample looked at.
+        """
+        keys = self.keys
+        # There should be several tokens in the sample.
+        share = min(keys.n_keys // _SAMPLE, keys.vocab_size // 16).bit_length() - 1
+        if share <= 0:
+            return None
+        sample = _chains.sample_rests(keys, share, 4 * (keys.n_keys >> share))
+        if sample is None or len(sample[0]) < _SAMPLE // 16:
+            return None
+        origin, span, n_keys = sample
+        return origin, span, keys.n_keys / n_keys
 
     def fill_steps(
         self,
