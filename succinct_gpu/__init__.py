@@ -36,13 +36,17 @@ from typing import Any, SupportsIndex
 from succinct.decode.result import BeamResult
 from succinct_gpu._device import require
 from succinct_gpu._searcher import Searcher
+from succinct_gpu._transfer import Transfer
 from succinct_gpu._workspace import Workspace
 
 __all__ = [
     "Searcher",
+    "Transfer",
     "Workspace",
     "beam_search",
+    "calibrate",
     "candidates",
+    "capture_step",
     "constrain",
     "device_functions",
     "filter_step",
@@ -75,14 +79,30 @@ def is_available() -> bool:
     return True
 
 
-def to_device(index: Any, *, stream: Any = None) -> Any:
+def to_device(
+    index: Any,
+    *,
+    device: int | None = None,
+    stream: Any = None,
+    memory: str = "device",
+    transfer: Transfer | None = None,
+) -> Any:
     """Copy an index or a bit structure to the device.
 
     Parameters
     ----------
     index : LoudsTrie, StepMap, CsrMap, BitVector, PackedArray or EliasFano
+    device : int, optional
+        Number of the device, by default the current one. What the index is used with must be
+        there, and it must be the current one then (``with numba.cuda.gpus[device]:``).
     stream : numba.cuda stream, optional
         For the copies.
+    memory : {"device", "managed"}
+        "managed" memory moves between host and device as it is used, so that an index may be larger
+        than what the device has.
+    transfer : Transfer, optional
+        Buffers, threads and rate of the copies of an index; by default two pinned buffers take
+        turns.
 
     Returns
     -------
@@ -98,6 +118,8 @@ def to_device(index: Any, *, stream: Any = None) -> Any:
         If it has too little memory left.
     TypeError
         If `index` is something else.
+    ValueError
+        If there is no such device or kind of memory.
 
     Examples
     --------
@@ -113,6 +135,19 @@ def to_device(index: Any, *, stream: Any = None) -> Any:
     from succinct.index import Index
     from succinct_gpu import _bits, _index
 
+    if memory not in ("device", "managed"):
+        raise ValueError(f'memory: expected "device" or "managed", got {memory!r}')
+    from numba import cuda
+
+    if device is not None and device != int(cuda.get_current_device().id):
+        n = len(cuda.list_devices())
+        if not 0 <= device < n:
+            raise ValueError(
+                f"device: expected one of the {n} that there are, 0 to {n - 1}, got {device}; on "
+                "the CPU an index needs no copy"
+            )
+        with cuda.gpus[device]:
+            return to_device(index, stream=stream, memory=memory, transfer=transfer)
     used = stream if stream is not None else 0
     if isinstance(index, BitVector):
         return _bits.DeviceBitVector(index, used)
@@ -121,7 +156,7 @@ def to_device(index: Any, *, stream: Any = None) -> Any:
     if isinstance(index, EliasFano):
         return _bits.DeviceEliasFano(index, used)
     if isinstance(index, Index):
-        return _index.DeviceIndex(index, used)
+        return _index.DeviceIndex(index, used, memory, transfer)
     raise TypeError(
         f"index: expected an index or a bit structure of succinct, got {type(index).__name__}"
     )
@@ -320,7 +355,8 @@ def filter_step(
     -----
     Five launches with "selective" and one more for each product, or eleven where blocks share the
     selection; nothing is waited for with beams on the device, and nothing is allocated once the
-    workspace has met a step of that kind. With n valid tokens, n * H weights are read.
+    workspace has met a step of that kind; `capture_step` makes one CUDA graph of the launches. With
+    n valid tokens, n * H weights are read.
 
     The order of the work, and slots that all its stages share, are those of ZeroGR
     (arXiv:2607.07723).
@@ -346,6 +382,137 @@ def filter_step(
     return _filter_step.filter_step(
         hidden, weight, index, states, beam_scores, beam_width, projection, normalize,
         token_offset, allowed, plan, step, stream if stream is not None else 0, workspace,
+    )  # fmt: skip
+
+
+def capture_step(
+    hidden: Any,
+    weight: Any,
+    index: Any,
+    states: Any,
+    beam_scores: Any,
+    beam_width: SupportsIndex,
+    projection: str = "auto",
+    normalize: str = "valid",
+    **options: Any,
+) -> Any:
+    """Make one CUDA graph of the launches of a step.
+
+    The step is done once, and can then be done again and again with whatever its arguments hold by
+    then: ``launch()`` starts it, ``step`` has the answer.
+
+    Parameters
+    ----------
+    hidden, weight, index, states, beam_scores, beam_width, projection, normalize, **options
+        As for `filter_step`; `hidden`, `states` and `beam_scores` on the device.
+
+    Returns
+    -------
+    object
+        With the method ``launch(stream=None)`` and the attribute ``step``.
+
+    Raises
+    ------
+    RuntimeError, TypeError, ValueError
+        As `filter_step` does; if the beams are on the host; or if the driver refuses.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from numba import cuda
+    >>> from succinct import KeyTable, StepMap
+    >>> from succinct_gpu import simt
+    >>> index = StepMap.build(KeyTable.from_rows([[0, 2], [0, 3], [1, 3]]))
+    >>> with simt.session():
+    ...     hidden, states, scores = map(cuda.to_device, (
+    ...         np.zeros((1, 1, 4), np.float32), np.full((1, 1), index.root), np.zeros((1, 1), "f4")
+    ...     ))
+    ...     captured = capture_step(
+    ...         hidden, np.eye(4, dtype=np.float32), to_device(index), states, scores, beam_width=1
+    ...     )
+    ...     hidden.copy_to_device(np.array([[[0, 1, 0, 0]]], np.float32))
+    ...     captured.launch()
+    ...     captured.step.tokens.copy_to_host()
+    array([[1]], dtype=uint32)
+    """
+    require("capture_step", "there are no launches to save: use succinct.filter_step")
+    from succinct_gpu._device import is_device_array
+    from succinct_gpu._filter_step import prepare
+    from succinct_gpu._graphs import Captured
+
+    _on_device(index)
+    if not is_device_array(hidden):
+        raise ValueError("hidden: expected an array on the device, to be read again and again")
+    given = dict.fromkeys(("token_offset", "allowed", "plan", "step", "workspace"))
+    unknown = sorted(set(options) - {*given, "stream"})
+    if unknown:
+        raise TypeError(f"capture_step: expected the options of filter_step, got {unknown[0]}")
+    stream = options.pop("stream", None)
+    return Captured(
+        prepare(
+            hidden, weight, index, states, beam_scores, beam_width, projection, normalize,
+            stream=stream if stream is not None else 0, **(given | options),
+        )
+    )  # fmt: skip
+
+
+def calibrate(
+    index: Any,
+    weight: Any,
+    batch_sizes: Sequence[int] = (1,),
+    *,
+    beam_width: int = 128,
+    normalize: str = "valid",
+    token_offset: int | Sequence[int] | None = None,
+    plan: Any = None,
+    repeats: int = 7,
+    seed: int = 0,
+    stream: Any = None,
+    workspace: Workspace | None = None,
+) -> Any:
+    """Measure on the device every way to do every step, and plan to use the fastest.
+
+    Parameters
+    ----------
+    index : index on the device
+    weight : array [V, H], or one such array for each step
+        On the device, or on the host and copied.
+    batch_sizes, beam_width, normalize, token_offset, plan, repeats, seed
+        As for `succinct.calibrate`. Mappings, projections and selections are the same: "mask" gives
+        a slot to every column of a product, "bounded" selects in one block for each request,
+        "radix" shares the work between blocks.
+    stream : numba.cuda stream, optional
+    workspace : Workspace, optional
+
+    Returns
+    -------
+    succinct.Plan
+        For `filter_step` on this device, with `step` given. What is measured is all launches of
+        a step and the wait for them.
+
+    Raises
+    ------
+    RuntimeError, TypeError, ValueError
+        As `filter_step` and `succinct.calibrate` do.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from succinct import KeyTable, StepMap
+    >>> from succinct_gpu import simt
+    >>> index = StepMap.build(KeyTable.from_rows([[0, 2], [0, 3], [1, 3]]))
+    >>> with simt.session():  # times of the executor, that say nothing of a device
+    ...     plan = calibrate(to_device(index), np.eye(4, dtype=np.float32), repeats=1)
+    >>> [(one.step, one.batch) for one in plan.steps]
+    [(0, 1), (1, 1)]
+    """
+    require("calibrate", "succinct.calibrate measures there")
+    from succinct_gpu import _filter_step
+
+    _on_device(index)
+    return _filter_step.calibrate(
+        index, weight, batch_sizes, beam_width, normalize, token_offset, plan, repeats, seed,
+        stream if stream is not None else 0, workspace,
     )  # fmt: skip
 
 
@@ -398,6 +565,14 @@ def _on_device(index: Any) -> None:
     if not isinstance(index, DeviceIndex):
         raise TypeError(
             f"index: expected one that succinct_gpu.to_device gave, got {type(index).__name__}"
+        )
+    from numba import cuda
+
+    current = int(cuda.get_current_device().id)
+    if index.device != current:
+        raise ValueError(
+            f"index: it is on device {index.device}, and device {current} is the current one; use "
+            f"it inside `with numba.cuda.gpus[{index.device}]:`"
         )
 
 

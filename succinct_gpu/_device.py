@@ -1,6 +1,7 @@
 """Arrays on the device, and errors that say what to do when there is none."""
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,28 @@ def require(name: str, instead: str) -> Any:
             "to try it without one, run the script by python -m succinct_gpu.simt; on the CPU "
             f"{instead}"
         )
+    installed, driver = cuda_versions()
+    if installed > driver:
+        raise RuntimeError(
+            f"{call}: numba-cuda is installed for CUDA {installed}, and the driver is one for CUDA "
+            f'{driver}; pip install "succinct-tries[cuda{driver}]", or update the driver; on the '
+            f"CPU {instead}"
+        )
     return cuda
+
+
+def cuda_versions() -> tuple[int, int]:
+    """The major version of CUDA that is installed for numba-cuda, and the driver's newest."""
+    from succinct_gpu import simt
+
+    if simt.enabled():
+        return 0, 0
+    try:
+        installed = importlib.import_module("cuda.bindings").__version__
+        driver = importlib.import_module("numba.cuda.cudadrv.driver").driver.get_version()
+    except (ImportError, AttributeError):  # of versions that say so elsewhere
+        return 0, 0
+    return int(str(installed).split(".")[0]), int(driver[0])
 
 
 def is_device_array(x: Any) -> bool:
@@ -52,11 +74,18 @@ def as_device_array(x: Any, name: str, dtype: DTypeLike, ndim: int) -> Any:
     TypeError
         If the dtype is another.
     ValueError
-        If the number of axes is another, or rows have gaps.
+        If the number of axes is another, rows have gaps, or the memory is another device's.
     """
     from numba import cuda
 
-    array = cuda.as_cuda_array(x)
+    try:
+        array = cuda.as_cuda_array(x)
+    except Exception as error:
+        raise ValueError(
+            f"{name}: expected an array on device {cuda.get_current_device().id}, which is the "
+            f"current one ({error}); copy it there, or make its device the current one; on the CPU "
+            "the function of succinct takes a copy on the host"
+        ) from error
     if array.dtype != np.dtype(dtype):
         raise TypeError(f"{name}: expected {np.dtype(dtype)} on the device, got {array.dtype}")
     if array.ndim != ndim:
@@ -66,6 +95,12 @@ def as_device_array(x: Any, name: str, dtype: DTypeLike, ndim: int) -> Any:
     return array
 
 
+def stream_pointer(stream: Any) -> int:
+    """The stream as CUDA knows it; 0 is the default one."""
+    handle = getattr(stream, "handle", 0)
+    return int(getattr(handle, "value", handle) or 0)
+
+
 def upload(array: NDArray[Any], stream: Any = 0) -> Any:
     """A copy on the device."""
     from numba import cuda
@@ -73,12 +108,13 @@ def upload(array: NDArray[Any], stream: Any = 0) -> Any:
     return cuda.to_device(np.ascontiguousarray(array), stream=stream)
 
 
-def upload_tuple(arrays: Any, stream: Any = 0) -> Any:
-    """A named tuple of arrays, numbers and named tuples, with all arrays on the device."""
+def upload_tuple(arrays: Any, stream: Any = 0, copy: Callable[[Any], Any] | None = None) -> Any:
+    """A named tuple of arrays, numbers and named tuples, with all arrays on the device; `copy`
+    puts them there if it is given."""
     if isinstance(arrays, np.ndarray):
-        return upload(arrays, stream)
+        return upload(arrays, stream) if copy is None else copy(arrays)
     if isinstance(arrays, tuple):
-        parts = [upload_tuple(part, stream) for part in arrays]
+        parts = [upload_tuple(part, stream, copy) for part in arrays]
         return type(arrays)(*parts)
     return arrays
 

@@ -9,6 +9,7 @@ import numpy as np
 from succinct import _args
 from succinct.decode.eligibility import read_allowed
 from succinct.decode.filtering import Choice, FilterStep, Job, check_options, read_choice
+from succinct.decode.plan import make_plan, read_heads
 from succinct.index import DEAD
 from succinct_gpu import _filtering, _masking, _products, _selecting
 from succinct_gpu._compile import kernel_for
@@ -458,3 +459,59 @@ def _columns(bounds: tuple[int, int], low: int, n_columns: int) -> tuple[int, in
     """First token and number of tokens of a range that a head of `n_columns` from `low` has."""
     first, end = max(bounds[0], low), min(bounds[1], low + n_columns)
     return (first, end - first) if end > first else (low, 0)
+
+
+def calibrate(
+    index: DeviceIndex,
+    weight: Any,
+    batch_sizes: Any,
+    beam_width: int,
+    normalize: str,
+    token_offset: Any,
+    plan: Plan | None,
+    repeats: int,
+    seed: int,
+    stream: Any,
+    workspace: Workspace | None,
+) -> Plan:
+    """See `succinct_gpu.calibrate`."""
+    from numba import cuda
+
+    host = index.to_host()
+    room = workspace or Workspace()
+    copies: dict[int, Any] = {}
+
+    def there(head: Any) -> Any:
+        if is_device_array(head):
+            return head
+        return copies.setdefault(id(head), upload(head, stream))
+
+    def prepare_step(
+        hidden: Any, head: Any, offset: Any, states: Any, scores: Any, step: int
+    ) -> Any:
+        head = there(head)
+        vectors, places, values = (
+            upload(array, stream) for array in (hidden.astype(head.dtype), states, scores)
+        )
+        known: dict[Choice, Prepared] = {}
+
+        def call(plan: Choice) -> Prepared:
+            if plan not in known:
+                known[plan] = prepare(
+                    vectors, head, index, places, values, beam_width, "auto", normalize, offset,
+                    None, plan, step, stream, room,
+                )  # fmt: skip
+            known[plan].launch()
+            if stream:
+                stream.synchronize()
+            else:
+                cuda.synchronize()
+            return known[plan]
+
+        return call
+
+    heads = read_heads(host, weight, token_offset)
+    return make_plan(
+        host, heads, batch_sizes, beam_width, normalize, plan, repeats, seed, prepare_step,
+        lambda prepared: prepared.on_host(),
+    )  # fmt: skip

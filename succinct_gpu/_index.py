@@ -19,6 +19,7 @@ from succinct.maps.layout import COLUMN
 from succinct_gpu import _masking
 from succinct_gpu._compile import kernel_for
 from succinct_gpu._device import as_device_array, is_device_array, nbytes_of, upload, upload_tuple
+from succinct_gpu._transfer import Transfer, Uploader
 
 # Bits of -inf, and of all but the sign, for the floats that kernels take.
 _FLOATS = {
@@ -38,25 +39,33 @@ class DeviceIndex:
         What the functions of `lanes` and `device_functions` take, on the device.
     lanes : module
         Scalar navigation.
+    device : int
+        Number of the device.
     """
 
-    def __init__(self, index: Index, stream: Any) -> None:
+    def __init__(
+        self, index: Index, stream: Any, memory: str = "device", transfer: Transfer | None = None
+    ) -> None:
         from numba import cuda
 
         self._host = index
         host: Any = index
         self.lanes: Any = host.lanes
         arrays = host.lane_arrays()
+        self.device = int(cuda.get_current_device().id)
         needed, free = nbytes_of(arrays), cuda.current_context().get_memory_info()[0]
-        if needed > free:
+        if memory == "device" and needed > free:
             raise MemoryError(
                 f"the index takes {needed} bytes and the device has {free} free; give memory back, "
-                "or search on the CPU: succinct.beam_search takes the index as it is"
+                'take memory="managed", or search on the CPU: succinct.beam_search takes the index '
+                "as it is"
             )
         self._host_arrays = arrays
         self._every_key: Any = None
         self._searchers: dict[Any, Any] = {}
-        self.arrays = upload_tuple(arrays, stream)
+        uploader = Uploader(transfer or Transfer(), memory, stream)
+        self.arrays = upload_tuple(arrays, stream, uploader)
+        uploader.finish()
 
     def __getattr__(self, name: str) -> Any:
         if name in ("n_keys", "n_states", "max_length", "vocab_size", "nbytes", "root"):

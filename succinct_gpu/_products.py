@@ -13,6 +13,7 @@ import numpy as np
 
 from succinct_gpu import simt
 from succinct_gpu._compile import kernel_for
+from succinct_gpu._device import stream_pointer
 from succinct_gpu._filtering import multiply
 
 LIBRARIES = ("cupy", "torch", "kernel")
@@ -61,10 +62,6 @@ def _by_kernel(hidden: Any, weight: Any, first: int, out: Any, stream: Any) -> N
     kernel_for(multiply)[grid, (_TILE, _TILE), stream](hidden, weight, np.int64(first), out)
 
 
-def _handle(stream: Any) -> int:
-    return int(getattr(stream, "handle", 0) or 0)
-
-
 def _pointer(array: Any) -> int:
     return int(array.__cuda_array_interface__["data"][0])
 
@@ -80,7 +77,7 @@ def _by_cupy(hidden: Any, weight: Any, first: int, out: Any, stream: Any) -> Non
     length = hidden.shape[1]
     kind = _TYPES[np.dtype(hidden.dtype)]
     handle = device.get_cublas_handle()
-    cublas.setStream(handle, _handle(stream))
+    cublas.setStream(handle, stream_pointer(stream))
     # cuBLAS has columns where we have rows: it multiplies for the transpose of `out`.
     cublas.gemmEx(
         handle,
@@ -110,7 +107,7 @@ def _by_torch(hidden: Any, weight: Any, first: int, out: Any, stream: Any) -> No
 
     device = torch.device("cuda", torch.cuda.current_device())
     left, right, result = (torch.as_tensor(a, device=device) for a in (hidden, weight, out))
-    with torch.cuda.stream(torch.cuda.ExternalStream(_handle(stream), device)):
+    with torch.cuda.stream(torch.cuda.ExternalStream(stream_pointer(stream), device)):
         columns = right[first : first + out.shape[1]].T
         if left.dtype == torch.float32:
             torch.mm(left, columns, out=result)

@@ -19,6 +19,7 @@ from succinct.decode.filtering import (
     MAPPINGS,
     SELECTIONS,
     Choice,
+    FilterStep,
     filter_step,
 )
 from succinct.errors import FormatError
@@ -268,7 +269,52 @@ def calibrate(
     >>> plan.pin(1, projection="full").choice(1, batch=8).projection
     'full'
     """
-    heads = _heads(index, weight, token_offset)
+
+    def prepare(
+        hidden: npt.NDArray[np.float32],
+        head: npt.NDArray[Any],
+        offset: int | None,
+        states: npt.NDArray[np.uint64],
+        scores: npt.NDArray[np.float32],
+        step: int,
+    ) -> Callable[..., FilterStep]:
+        return partial(
+            filter_step,
+            hidden,
+            head,
+            index,
+            states,
+            scores,
+            beam_width,
+            normalize=normalize,
+            token_offset=offset,
+            num_threads=num_threads,
+        )
+
+    heads = read_heads(index, weight, token_offset)
+    return make_plan(
+        index, heads, batch_sizes, beam_width, normalize, plan, repeats, seed, prepare, lambda x: x
+    )
+
+
+def make_plan(
+    index: Index,
+    heads: Sequence[tuple[Any, int | None]],
+    batch_sizes: Sequence[int],
+    beam_width: int,
+    normalize: str,
+    plan: Plan | None,
+    repeats: int,
+    seed: int,
+    prepare: Callable[..., Callable[..., Any]],
+    read: Callable[[Any], FilterStep],
+) -> Plan:
+    """What :func:`calibrate` does, wherever the steps are done.
+
+    ``prepare(hidden, head, offset, states, scores, step)`` gives what is measured: a function that
+    does the step as its argument `plan` says, and returns when it is done; `read` makes its answer
+    a `FilterStep`.
+    """
     sizes = [_args.at_least_one("batch_sizes", size) for size in batch_sizes]
     repeats = _args.at_least_one("repeats", repeats)
     described = _described(index)
@@ -285,20 +331,9 @@ def calibrate(
         scores = np.zeros((batch, 1), np.float32)
         for step, (head, offset) in enumerate(heads):
             hidden = random.standard_normal((*states.shape, head.shape[1]), np.float32)
-            call = partial(
-                filter_step,
-                hidden,
-                head,
-                index,
-                states,
-                scores,
-                beam_width,
-                normalize=normalize,
-                token_offset=offset,
-                num_threads=num_threads,
-            )
+            call = prepare(hidden, head, offset, states, scores, step)
             options = _options(index, head, normalize, states, beam_width)
-            found = call(plan=options[0])
+            found = read(call(plan=options[0]))
             entry = pinned.get((step, batch))
             if entry is None:
                 seconds = _measure(call, options, repeats)
@@ -312,7 +347,7 @@ def calibrate(
     return Plan(described, normalize, tuple(steps))
 
 
-def _heads(
+def read_heads(
     index: Index,
     weight: npt.ArrayLike | Sequence[npt.ArrayLike],
     token_offset: int | Sequence[int] | None,
@@ -321,8 +356,11 @@ def _heads(
     if not isinstance(index, Index):
         raise TypeError(f"index: expected an index such as StepMap, got {type(index).__name__}")
     n = index.max_length
-    many = isinstance(weight, (list, tuple)) and np.ndim(weight[0]) == 2
-    heads = [np.asarray(one) for one in (weight if many else [weight])]  # type: ignore[union-attr]
+    many = isinstance(weight, (list, tuple)) and _n_axes(weight[0]) == 2
+    given_heads: Any = weight if many else [weight]
+    heads = [
+        one if hasattr(one, "__cuda_array_interface__") else np.asarray(one) for one in given_heads
+    ]
     offsets: list[int | None] = [None]
     if isinstance(token_offset, Sequence):
         offsets = list(token_offset)
@@ -337,6 +375,10 @@ def _heads(
         if head.ndim != 2:
             raise ValueError(f"weight: expected shape [V, H] in step {step}, got {head.shape}")
     return list(zip(heads, offsets, strict=True))
+
+
+def _n_axes(array: Any) -> int:
+    return len(array.shape) if hasattr(array, "shape") else np.ndim(array)
 
 
 def _options(

@@ -192,6 +192,13 @@ def device_array_like(ary: Any, stream: Any = 0) -> DeviceArray:
     return device_array(ary.shape, ary.dtype)
 
 
+def managed_array(
+    shape: Any, dtype: DTypeLike = np.float64, strides: Any = None, order: Any = "C"
+) -> DeviceArray:
+    """As `device_array`: host and device have one memory here."""
+    return device_array(shape, dtype, strides, order)
+
+
 def pinned_array(
     shape: Any, dtype: DTypeLike = np.float64, strides: Any = None, order: Any = "C"
 ) -> NDArray[Any]:

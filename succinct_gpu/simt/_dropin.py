@@ -29,6 +29,7 @@ _DEVICE_NAMES = (
     "is_available",
     "is_cuda_array",
     "list_devices",
+    "managed_array",
     "pinned",
     "pinned_array",
     "pinned_array_like",

@@ -1,5 +1,9 @@
 """Filtering first on the device, over borders of chunks, warps and blocks, and what it refuses."""
 
+import contextlib
+import sys
+import types
+
 import numpy as np
 import pytest
 
@@ -10,6 +14,7 @@ import succinct
 import succinct_gpu as sg
 from succinct import DEAD, KeyTable, StepMap, reference
 from succinct.decode import Choice
+from succinct_gpu import _products
 from tests.contract.test_filtering import check
 from tests.gpu.runs import each_run, running
 
@@ -143,6 +148,171 @@ def test_states_of_the_device_are_not_trusted(run, index):
         weight = np.zeros((VOCABULARY, 4), np.float32)
         for plan in (Choice(), Choice("mask", "full")):
             sg.filter_step(hidden, weight, device, cuda.to_device(wild), scores, 9, plan=plan)
+
+
+def arrays_there(index, n_beams=3):
+    hidden, weight, states, scores = beams_of(index, 2, n_beams, 4)
+    there = [cuda.to_device(array) for array in (hidden, states, scores)]
+    return there[0], weight, there[1], there[2]
+
+
+def test_captured_steps(index):
+    """They read their arguments anew, and are launches of one graph where there are graphs."""
+    with running("simt-in-order"):
+        device = sg.to_device(index)
+        hidden, weight, states, scores = arrays_there(index)
+        captured = sg.capture_step(hidden, weight, device, states, scores, 6, step=1)
+        hidden.copy_to_device(-hidden.copy_to_host())
+        captured.launch()
+        expected = sg.filter_step(hidden, weight, device, states, scores, 6, step=1)
+        for mine, theirs in zip(captured.step, expected, strict=True):
+            assert (mine.copy_to_host() == theirs.copy_to_host()).all()
+        with pytest.raises(ValueError, match="expected an array on the device"):
+            sg.capture_step(hidden.copy_to_host(), weight, device, states, scores, 6)
+        with pytest.raises(TypeError, match="got steps"):
+            sg.capture_step(hidden, weight, device, states, scores, 6, steps=1)
+
+
+@pytest.mark.parametrize("status", [0, 700])
+def test_what_the_driver_is_asked_to_capture(index, monkeypatch, status):
+    from cuda.bindings import driver
+
+    from succinct_gpu import _graphs
+
+    asked = []
+
+    def call(name, *values):
+        def ask(*arguments):
+            asked.append(name)
+            return (status if name == "cuGraphLaunch" else 0, *values)
+
+        monkeypatch.setattr(driver, name, ask)
+
+    for name, values in {
+        "cuStreamBeginCapture": (),
+        "cuStreamEndCapture": ("graph",),
+        "cuGraphInstantiate": ("executable",),
+        "cuGraphDestroy": (),
+        "cuGraphLaunch": (),
+        "cuGraphExecDestroy": (),
+    }.items():
+        call(name, *values)
+    monkeypatch.setattr(_graphs.simt, "enabled", lambda: False)
+    with running("simt-in-order"):
+        hidden, weight, states, scores = arrays_there(index)
+        workspace = sg.Workspace(products="kernel")
+        captured = sg.capture_step(hidden, weight, sg.to_device(index), states, scores, 6,
+                                   workspace=workspace)  # fmt: skip
+        if status:
+            with pytest.raises(RuntimeError, match=r"says 700; .*without a graph"):
+                captured.launch()
+        else:
+            captured.launch()
+        del captured
+    assert asked == ["cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphInstantiate",
+                     "cuGraphDestroy", "cuGraphLaunch", "cuGraphExecDestroy"]  # fmt: skip
+
+
+def memory(address, shape, strides, dtype):
+    """An array over memory of the executor's device."""
+    interface = {"data": (address, False), "shape": shape, "strides": strides, "version": 3,
+                 "typestr": np.dtype(dtype).str}  # fmt: skip
+    return np.asarray(types.SimpleNamespace(__array_interface__=interface))
+
+
+class Cublas:
+    """As far as CuPy has it, of columns."""
+
+    def setStream(self, handle, stream):
+        assert (handle, stream) == (5, 0)
+
+    def gemmEx(self, handle, ta, tb, m, n, k, alpha, a, a_type, lda, b, b_type, ldb, beta, c,
+               c_type, ldc, compute, algorithm):  # fmt: skip
+        dtypes = {0: np.float32, 2: np.float16}
+        assert (handle, ta, tb, c_type, compute, algorithm) == (5, 1, 0, 0, 68, -1)
+        assert memory(alpha, (1,), None, np.float32)[0] == 1
+        size = np.dtype(dtypes[a_type]).itemsize
+        left = memory(a, (k, m), (size, lda * size), dtypes[a_type])
+        right = memory(b, (k, n), (size, ldb * size), dtypes[b_type])
+        out = memory(c, (m, n), (4, 4 * ldc), np.float32)
+        out[...] = left.T.astype(np.float32) @ right.astype(np.float32)
+
+
+class Torch:
+    """As far as products need it."""
+
+    float32 = np.dtype(np.float32)
+    float16 = np.dtype(np.float16)
+
+    class cuda:
+        current_device = staticmethod(lambda: 0)
+        stream = contextlib.nullcontext
+        ExternalStream = staticmethod(lambda pointer, device: None)
+
+    @staticmethod
+    def device(kind, number):
+        assert (kind, number) == ("cuda", 0)
+
+    @staticmethod
+    def as_tensor(array, device):
+        what = array.__cuda_array_interface__
+        return memory(what["data"][0], what["shape"], what["strides"], what["typestr"])
+
+    @staticmethod
+    def mm(left, right, dtype=None, *, out):
+        assert (dtype is not None) == (left.dtype == np.float16)
+        out[...] = left.astype(np.float32) @ right.astype(np.float32)
+
+
+@pytest.mark.parametrize("products", ["cupy", "torch"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_products_of_libraries(index, products, dtype, monkeypatch):
+    """Of stand-ins with their interfaces: a band of a head for few tokens."""
+    stand_in = types.SimpleNamespace(
+        cublas=Cublas(), device=types.SimpleNamespace(get_cublas_handle=lambda: 5)
+    )
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=stand_in))
+    monkeypatch.setitem(sys.modules, "cupy.cuda", stand_in)
+    monkeypatch.setitem(sys.modules, "torch", Torch)
+    monkeypatch.setattr(_products, "_installed", lambda name: True)
+    hidden, weight, states, scores = beams_of(index, 2, 3, 20, dtype)
+    everything = succinct.filter_step(hidden, weight, index, states, scores, 10**6)
+    with running("simt-in-order"):
+        device = sg.to_device(index)
+        given = map(cuda.to_device, (hidden, weight, states, scores))
+        hidden, weight, states, scores = given
+        workspace = sg.Workspace(products=products)
+        step = sg.filter_step(hidden, weight, device, states, scores, 9, "band",
+                              step=1, workspace=workspace)  # fmt: skip
+        counts = step.counts.copy_to_host()
+        kept = [part.copy_to_host() for part in (step.scores, step.parents, step.tokens,
+                                                 step.states)]  # fmt: skip
+    for q, possible in enumerate(continuations(everything)):
+        parts = (part[q, : counts[q]].tolist() for part in kept)
+        check(list(map(reference.Continuation, *parts)), possible, 9)
+
+
+def test_plans(index):
+    """Those of the device are those of the CPU, but for what is fastest."""
+    weight = np.random.default_rng(2).standard_normal((VOCABULARY, 4)).astype(np.float32)
+    with running("simt-in-order"):
+        device = sg.to_device(index)
+        plan = sg.calibrate(device, weight, [2], beam_width=9, repeats=1)
+        assert [(one.step, one.batch) for one in plan.steps] == [(0, 2), (1, 2), (2, 2)]
+        assert len(plan.steps[1].seconds) == 6  # the band is the whole head
+        plan = plan.pin(1, mapping="mask", projection="band", selection="radix")
+        again = sg.calibrate(device, [cuda.to_device(weight)] * 3, [2], beam_width=9, repeats=1,
+                             plan=plan)  # fmt: skip
+        assert again.steps[1] == plan.steps[1]
+        states = np.full((2, 1), index.root)
+        hidden = np.ones((2, 1, 4), np.float32)
+        found = sg.filter_step(hidden, weight, device, states, np.zeros((2, 1)), 9, plan=again)
+        assert len(found.tokens[1]) == 9
+        with pytest.raises(ValueError, match="expected one for each of 3 steps, got 2"):
+            sg.calibrate(device, [weight] * 2)
+    with pytest.raises(ValueError, match="made for"):
+        succinct.filter_step(hidden, weight, StepMap.build(KeyTable.from_rows([[1]])),
+                             [[0], [0]], np.zeros((2, 1)), 9, plan=again)  # fmt: skip
 
 
 def test_what_is_wrong_with_one_request(index):
