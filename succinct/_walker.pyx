@@ -9,7 +9,8 @@ and the compiled part of the index called, in C.
 from cpython.list cimport PyList_CheckExact, PyList_GET_SIZE
 from cpython.long cimport PyLong_AsUnsignedLongLong, PyLong_CheckExact
 from cpython.object cimport PyObject
-from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from succinct._ragged cimport as_token
@@ -77,6 +78,16 @@ cdef Py_ssize_t read_tokens(object items, Py_ssize_t begin, uint32_t *tokens) ex
     return n
 
 
+cdef tuple as_tuple(const uint32_t *tokens, Py_ssize_t n):
+    cdef tuple key = PyTuple_New(n)
+    cdef Py_ssize_t i
+    for i in range(n):
+        token = <object>tokens[i]
+        Py_INCREF(token)
+        PyTuple_SET_ITEM(key, i, token)
+    return key
+
+
 cdef class Core:
     """Navigation through the arrays of an index; see _walker.pxd for what a kind adds.
 
@@ -113,6 +124,12 @@ cdef class Core:
 
     cdef int64_t find(self, const uint32_t *tokens, uint64_t n) noexcept nogil:
         return self.key_number(self.walk(0, tokens, n))
+
+    cdef int64_t key_length(self, int64_t number) noexcept nogil:
+        return -1
+
+    cdef void read_key(self, int64_t number, uint32_t *end) noexcept nogil:
+        pass
 
     def bad_state(self, const uint64_t[::1] states):
         """The place of the first number that is no state and not DEAD, or -1."""
@@ -155,11 +172,74 @@ cdef class Core:
                     self.list_children(states[i], &tokens[offsets[i]], &children[offsets[i]])
 
 
+cdef class Completions:
+    """An iterator over the keys that begin with a prefix, lexicographic.
+
+    The continuations of every prefix on the path lie one after another on a stack; `places` has
+    where those of each depth begin, go on and end. The depth is bounded whatever a file says.
+    """
+
+    def __init__(self, Core core not None, prefix, uint64_t state, int64_t max_length):
+        self.core, self.state, self.entered = core, state, True
+        self.base = self.depth = len(prefix)
+        self.max_length = max_length
+        self.path = np.zeros(max(self.base, max_length) + 1, np.uint32)
+        np.asarray(self.path)[: self.base] = prefix
+        self.places = np.zeros((max(self.base, max_length) + 1, 3), np.int64)
+        self.tokens, self.states = np.empty(256, np.uint32), np.empty(256, np.uint64)
+        self.size = 256
+
+    cdef int push(self, int64_t n) except -1:
+        """Put the `n` continuations of the state on the stack."""
+        cdef int64_t begin = 0
+        if self.depth > self.base:
+            begin = self.places[self.depth - 1, 2]
+        if begin + n > self.size:
+            self.size = 2 * (begin + n)
+            more = np.empty(self.size, np.uint32)
+            more[:begin] = self.tokens[:begin]
+            self.tokens = more
+            more = np.empty(self.size, np.uint64)
+            more[:begin] = self.states[:begin]
+            self.states = more
+        if n:
+            self.core.list_children(self.state, &self.tokens[begin], &self.states[begin])
+        self.places[self.depth, 0] = self.places[self.depth, 1] = begin
+        self.places[self.depth, 2] = begin + n
+        return 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef int64_t at
+        while True:
+            if self.entered:
+                self.entered = False
+                self.push(self.core.degree(self.state) if self.depth < self.max_length else 0)
+                if self.core.ends_key(self.state):
+                    return as_tuple(&self.path[0], self.depth)
+            at = self.places[self.depth, 1]
+            if at < self.places[self.depth, 2]:
+                self.places[self.depth, 1] = at + 1
+                if self.states[at] != DEAD:
+                    self.path[self.depth] = self.tokens[at]
+                    self.state = self.states[at]
+                    self.depth += 1
+                    self.entered = True
+            elif self.depth == self.base:
+                raise StopIteration
+            else:
+                self.depth -= 1
+
+
 cdef class Walker:
     """The base class of :class:`succinct.index.Index`."""
 
     def __cinit__(self, *args, **kwargs):
         self._core = Core()  # until __init__ has a better one
+        self.known = DEAD
+        self.number_of_keys = -1
 
     def __init__(self, Core core not None):
         self._core = core
@@ -186,6 +266,10 @@ cdef class Walker:
         if PyTuple_CheckExact(sequence) and PyTuple_GET_SIZE(sequence) < SHORT:
             return self._core.find(tokens, read_tokens(sequence, 0, tokens))
         return self._core.key_number(self._walk(sequence, "sequence"))
+
+    cdef bint _is_state(self, uint64_t state):
+        # The check takes its time far into a tail.
+        return state == self.known or self._core.is_state(state)
 
     def _states(self, states):
         """States as an array, checked."""
@@ -215,7 +299,8 @@ cdef class Walker:
         >>> index.walk(()) == index.root, index.walk((1, 4)) == DEAD
         (np.True_, np.True_)
         """
-        return as_scalar(self._walk(prefix, "prefix"))
+        self.known = self._walk(prefix, "prefix")
+        return as_scalar(self.known)
 
     def advance(self, states, tokens):
         """The states behind `tokens`, or ``DEAD`` where a token does not continue its prefix.
@@ -240,8 +325,9 @@ cdef class Walker:
         """
         cdef uint64_t state
         cdef int64_t token = small_token(tokens)
-        if token >= 0 and plain_state(states, &state) and self._core.is_state(state):
-            return as_scalar(self._core.step(state, token))
+        if token >= 0 and plain_state(states, &state) and self._is_state(state):
+            self.known = self._core.step(state, token)
+            return as_scalar(self.known)
         left, right = np.broadcast_arrays(self._states(states), _args.tokens(tokens, "tokens"))
         out = np.empty(left.size, np.uint64)
         self._core.advance(
@@ -257,7 +343,7 @@ cdef class Walker:
         states : integer or array of integers
         """
         cdef uint64_t state
-        if plain_state(states, &state) and self._core.is_state(state):
+        if plain_state(states, &state) and self._is_state(state):
             return self._core.ends_key(state)
         array = self._states(states)
         out = np.empty(array.size, np.bool_)
@@ -293,3 +379,36 @@ cdef class Walker:
         if number < 0:
             raise KeyError(tuple([int(token) for token in sequence]))
         return number
+
+    def key(self, number):
+        """The tokens of a key from its number; a list of tuples for an array of numbers.
+
+        Raises
+        ------
+        IndexError
+            If a number is not in 0…n_keys - 1.
+        FormatError
+            If the index came from a damaged file and the key cannot be read.
+
+        Examples
+        --------
+        >>> from succinct import KeyTable, StepMap
+        >>> index = StepMap.build(KeyTable.from_sequences([(1, 2), (1, 3)]))
+        >>> index.key(1), index.key([0, 1])
+        ((1, 3), [(1, 2), (1, 3)])
+        """
+        cdef uint32_t tokens[SHORT]
+        cdef uint64_t wanted
+        cdef int64_t length
+        if self.number_of_keys < 0:
+            self.number_of_keys = self.n_keys
+        if plain_state(number, &wanted) and wanted < <uint64_t>self.number_of_keys:
+            length = self._core.key_length(wanted)
+            if 0 <= length <= SHORT:
+                self._core.read_key(wanted, tokens + length)
+                return as_tuple(tokens, length)
+        array = _args.positions(number, self.number_of_keys, "key number")
+        values, offsets = self.key_tokens(array.reshape(-1))
+        tokens_of, bounds = values.tolist(), offsets.tolist()
+        keys = [tuple(tokens_of[a:b]) for a, b in zip(bounds, bounds[1:])]
+        return keys if array.ndim else keys[0]

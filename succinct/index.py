@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from succinct import _args, format
 from succinct._ragged import flatten
-from succinct._walker import Core, Walker
+from succinct._walker import Completions, Core, Walker
 from succinct.errors import FormatError
 from succinct.keys import ItemMap, KeyTable
 from succinct.keys.sorting import sort_sequences
@@ -271,26 +271,6 @@ class Index(Walker):
         array = self._states(states)
         return self._key_numbers(_flat(array)).reshape(array.shape)[()]
 
-    @overload
-    def key(self, number: int | np.integer[Any]) -> tuple[int, ...]: ...
-    @overload
-    def key(self, number: npt.ArrayLike) -> Any: ...
-    def key(self, number: Any) -> Any:
-        """The tokens of a key from its number; a list of tuples for an array of numbers.
-
-        Raises
-        ------
-        IndexError
-            If a number is not in 0…n_keys - 1.
-        FormatError
-            If the index came from a damaged file and the key cannot be read.
-        """
-        array = _args.positions(number, self.n_keys, "key number")
-        tokens, offsets = self.key_tokens(array.reshape(-1))
-        bounds, values = offsets.tolist(), tokens.tolist()
-        keys = [tuple(values[a:b]) for a, b in itertools.pairwise(bounds)]
-        return keys if array.ndim else keys[0]
-
     def key_tokens(self, numbers: npt.ArrayLike) -> tuple[Tokens, Numbers]:
         """The tokens of many keys as one ragged array.
 
@@ -332,29 +312,9 @@ class Index(Walker):
         """The keys that begin with a prefix, itself included; lexicographic, one by one."""
         start = _args.sequence(prefix, "prefix").tolist()
         state = self.walk(start)
-        return self._completions(start, int(state)) if state != DEAD else iter(())
-
-    def _completions(self, path: list[int], state: int) -> Iterator[tuple[int, ...]]:
-        # Depth first with a stack of our own; the depth is bounded whatever a file says.
-        expand: Callable[[int], tuple[bool, list[int], list[int]]] = self._core.expand
-        stack: list[tuple[int, int, int]] = []
-        while True:
-            is_key, tokens, states = expand(state)
-            if is_key:
-                yield tuple(path)
-            depth = len(path)
-            if depth < self.max_length:
-                stack += zip(
-                    itertools.repeat(depth, len(tokens)),
-                    reversed(tokens),
-                    reversed(states),
-                    strict=True,
-                )
-            if not stack:
-                return
-            depth, token, state = stack.pop()
-            del path[depth:]
-            path.append(token)
+        if state == DEAD:
+            return iter(())
+        return Completions(self._core, start, state, self.max_length)
 
     @property
     def has_tail(self) -> bool:

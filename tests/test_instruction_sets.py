@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from succinct import BitVector, KeyTable, LoudsTrie
+from succinct import DEAD, BitVector, KeyTable, LoudsTrie, StepMap
 from succinct.bits.bitvector import isa, use_isa
 from tests.strategies import bit_lists
 
@@ -93,6 +93,29 @@ def test_lookups(chosen: str) -> None:
             states = trie.advance(states, column)
         np.testing.assert_array_equal(trie.state_key_ids(states), ids)
         assert [trie.key_id(tuple(row)) for row in rows[:50].tolist()] == ids[:50].tolist()
+
+
+@pytest.mark.parametrize("layout", ["joint", "packed", "sparse"])
+def test_rows_of_very_different_length(chosen: str, layout: str) -> None:
+    # Rows of one entry, then some of thousands: stretches without a boundary, and crowded ones.
+    rng = np.random.default_rng(5)
+    widths = np.where(np.arange(3000) % 500 == 499, 6000, 1 + (np.arange(3000) % 7 == 0))
+    first = np.repeat(np.arange(3000), widths)
+    second = np.concatenate([np.sort(rng.choice(9000, n, replace=False)) for n in widths])
+    rows = np.stack([first, second, (first + second) % 5], 1)
+    index = StepMap.build(KeyTable.from_rows(rows), layout)
+    assert index.key_ids(rows).tolist() == list(range(len(rows)))
+    some = rng.integers(0, len(rows), 2000)
+    assert [index.key_id(tuple(row)) for row in rows[some].tolist()] == some.tolist()
+    assert [index.key(int(i)) for i in some[:100]] == list(map(tuple, rows[some[:100]].tolist()))
+    absent = np.stack([first, (second + 1) % 9000], 1)
+    states = index.advance(index.advance(index.root, absent[:, 0]), absent[:, 1])
+    present = np.isin(absent @ [9000, 1], rows[:, :2] @ [9000, 1])
+    np.testing.assert_array_equal(states != DEAD, present)
+    offsets, tokens, _ = index.children(index.advance(index.root, np.arange(3000)))
+    np.testing.assert_array_equal(np.diff(offsets), widths)
+    np.testing.assert_array_equal(tokens, second)
+    assert list(index.completions((499,))) == list(map(tuple, rows[first == 499].tolist()))
 
 
 def test_environment_variable() -> None:

@@ -156,7 +156,7 @@ def test_sizes_of_semantic_ids(tmp_path):
     index.save(tmp_path / "index")
     bits = 8 * (tmp_path / "index").stat().st_size / len(rows)
     assert bits <= 1.12 * bound(rows)
-    assert index.bits_per_key <= 1.14 * bound(rows)
+    assert index.bits_per_key <= 1.16 * bound(rows)  # in memory: directory and marks too
     assert sum(step["nbytes"] for step in index.info()["steps"]) <= bits * len(rows) / 8
 
 

@@ -25,6 +25,8 @@ V3_INLINE uint64_t pdep_select(uint64_t x, uint64_t k) {
     return (uint64_t)__builtin_ctzll(_pdep_u64(1ull << k, x));
 }
 
+V3_INLINE uint64_t bits_drop_v3(uint64_t x, uint64_t k) { return _pdep_u64(~0ull << k, x); }
+
 /* The one (or zero) number `rest` of the block, as a position in the vector. */
 V3_INLINE uint64_t in_block_v3(const bitvector_t *v, uint64_t block, uint64_t rest, int zeros) {
     uint64_t at = block * BLOCK_WORDS, flip = zeros ? ~0ull : 0, here;

@@ -8,6 +8,8 @@ _I64 = npt.NDArray[np.int64]
 _U32 = npt.NDArray[np.uint32]
 _U64 = npt.NDArray[np.uint64]
 
+def marks_nbytes(table: _I64) -> int: ...
+
 class StepsCore(Core):
     def __init__(
         self,
@@ -25,5 +27,6 @@ class StepsCore(Core):
     table: _I64
     tails: _I64
     max_length: int
+    marks_nbytes: int
     @property
     def shift(self) -> int: ...

@@ -5,16 +5,22 @@
 Arguments are arrays of the right type, checked by the caller; states are checked by `bad_state`.
 """
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from succinct._walker cimport Core
 from succinct.bits.bitvector cimport (
-    BitVector, bits_query_t, bits_rank1, bits_select0, bits_select1, bitvector_t, isa_level,
+    BitVector, bits_query_t, bits_rank1, bits_select1, bitvector_t, isa_level,
 )
 
 import numpy as np
 
 from succinct.bits.bitvector import isa
+
+cdef extern from "succinct/bits/marks.h" nogil:
+    ctypedef struct mark_t:
+        uint32_t at, upto
+    ctypedef struct marks_t:
+        const mark_t *mark
 
 cdef extern from "succinct/maps/steps.h" nogil:
     ctypedef struct step_t:
@@ -23,14 +29,15 @@ cdef extern from "succinct/maps/steps.h" nogil:
         const step_t *step
         uint64_t n_steps, n_states
         bitvector_t bits
+        const marks_t *marks
         const uint64_t *values
         uint64_t vocab_at, vocab_width, vocab_size
         const step_t *suffixes
         const step_t *links
         uint64_t shift
     ctypedef struct steps_kernels_t:
-        uint64_t (*child)(const steps_t *, uint64_t, uint64_t, uint64_t) noexcept nogil
         int64_t (*find)(const steps_t *, const uint32_t *, uint64_t) noexcept nogil
+        uint64_t (*walk)(const steps_t *, uint64_t, const uint32_t *, uint64_t) noexcept nogil
         int64_t (*number)(const steps_t *, uint64_t, uint64_t) noexcept nogil
         void (*advance)(const steps_t *, const uint64_t *, const uint32_t *, uint64_t *,
                         size_t) noexcept nogil
@@ -39,26 +46,21 @@ cdef extern from "succinct/maps/steps.h" nogil:
         void (*lengths)(const steps_t *, const int64_t *, int64_t *, size_t) noexcept nogil
         void (*keys)(const steps_t *, const int64_t *, const int64_t *, uint32_t *,
                      size_t) noexcept nogil
+        void (*degrees)(const steps_t *, const uint64_t *, int64_t *, size_t) noexcept nogil
+        void (*children)(const steps_t *, const uint64_t *, const int64_t *, uint32_t *,
+                         uint64_t *, size_t) noexcept nogil
+        void (*mask)(const steps_t *, const uint64_t *, uint32_t *, size_t, uint64_t,
+                     size_t) noexcept nogil
     const uint64_t DEAD, NOWHERE
     ctypedef struct reader_t:
         uint64_t at
     const steps_kernels_t *steps_kernels_for(int) noexcept
+    uint64_t steps_fill_marks(const steps_t *, const step_t *, marks_t *, mark_t *) noexcept
     uint64_t steps_depth(const steps_t *, uint64_t) noexcept
     uint64_t steps_entry(const steps_t *, uint64_t, uint64_t) noexcept
-    uint64_t steps_row(const steps_t *, uint64_t, uint64_t, bits_query_t, bits_query_t,
-                       bits_query_t) noexcept
-    uint64_t steps_entries(const steps_t *, const step_t *, uint64_t, uint64_t *, bits_query_t,
-                           bits_query_t, bits_query_t) noexcept
-    uint64_t steps_token(const steps_t *, const step_t *, uint64_t, uint64_t, reader_t *,
-                         bits_query_t, bits_query_t, bits_query_t) noexcept
-    uint64_t steps_parent(const steps_t *, const step_t *, uint64_t, uint64_t *, bits_query_t,
-                          bits_query_t, bits_query_t) noexcept
     int steps_is_key(const steps_t *, const step_t *, uint64_t, bits_query_t) noexcept
-    uint64_t steps_key(const steps_t *, uint64_t, uint64_t *, bits_query_t, bits_query_t,
-                       bits_query_t) noexcept
 
 cdef extern from "succinct/maps/tails.h" nogil:
-    uint64_t tails_state(const steps_t *, uint64_t, uint64_t) noexcept
     uint64_t tails_node(const steps_t *, uint64_t) noexcept
     uint64_t tails_key(const steps_t *, uint64_t) noexcept
     uint64_t tails_stored_link(const steps_t *, uint64_t, bits_query_t) noexcept
@@ -67,24 +69,41 @@ cdef extern from "succinct/maps/tails.h" nogil:
     uint64_t tails_parent(const steps_t *, uint64_t, bits_query_t) noexcept
     int tails_is_state(const steps_t *, uint64_t, bits_query_t, bits_query_t) noexcept
     int64_t tails_number(const steps_t *, uint64_t, uint64_t, bits_query_t) noexcept
-    int64_t tails_below(const steps_t *, uint64_t, uint64_t, uint64_t *, bits_query_t) noexcept
-    uint64_t tails_step(const steps_t *, uint64_t, uint64_t, bits_query_t, bits_query_t,
-                        bits_query_t) noexcept
+
+# What only the check of the structure asks, without an instruction set of its own.
+cdef extern from * nogil:
+    """
+    #define PLAIN bits_rank1, bits_select1, bits_select0, bits_drop, values_equal
+    #define plain_row(t, depth, e) steps_row(t, depth, e, PLAIN)
+    #define plain_entries(t, s, p, first) steps_entries(t, s, p, first, PLAIN)
+    #define plain_token(t, s, p, e, at) steps_token(t, s, p, e, at, PLAIN)
+    #define plain_parent(t, s, e, token) steps_parent(t, s, e, token, PLAIN)
+    #define plain_key(t, number, e) steps_key(t, number, e, PLAIN)
+    """
+    uint64_t plain_row(const steps_t *, uint64_t, uint64_t) noexcept
+    uint64_t plain_entries(const steps_t *, const step_t *, uint64_t, uint64_t *) noexcept
+    uint64_t plain_token(const steps_t *, const step_t *, uint64_t, uint64_t, reader_t *) noexcept
+    uint64_t plain_parent(const steps_t *, const step_t *, uint64_t, uint64_t *) noexcept
+    uint64_t plain_key(const steps_t *, uint64_t, uint64_t *) noexcept
 
 
-cdef struct Family:
-    # The continuations of one prefix: entries [first, end) of row p of a step; or, if `node` is
-    # not 0, the one token of that node, in the tail of a key.
-    const step_t *step
-    uint64_t p, first, end, node
-    int64_t key
+def marks_nbytes(const int64_t[:, ::1] table):
+    """Bytes of the marks of all steps."""
+    cdef steps_t t
+    cdef marks_t marks
+    cdef Py_ssize_t i
+    cdef uint64_t n = 0
+    for i in range(table.shape[0]):
+        n += steps_fill_marks(&t, <const step_t *>&table[i, 0], &marks, NULL)
+    return n * sizeof(mark_t)
 
 
 cdef class StepsCore(Core):
     """The arrays of a step-sliced index, and the steps through them."""
     cdef readonly BitVector bits
     cdef readonly object values, table, tails
-    cdef readonly uint64_t max_length
+    cdef object marks, places
+    cdef readonly uint64_t max_length, marks_nbytes
     cdef steps_t t
     cdef const steps_kernels_t *kernels
 
@@ -100,6 +119,7 @@ cdef class StepsCore(Core):
         self.t.n_states = self.t.step[rows.shape[0] - 1].start + \
             self.t.step[rows.shape[0] - 1].entries
         self.t.bits = bits.v
+        self._mark()
         self.t.values = &words[0]
         self.t.vocab_at, self.t.vocab_width, self.t.vocab_size = vocab_at, vocab_width, vocab_size
         self.t.shift = 63  # with no tail, no state has a place in one
@@ -114,44 +134,23 @@ cdef class StepsCore(Core):
         """Bits of a state below its place in a tail."""
         return self.t.shift
 
-    cdef inline Family family(self, uint64_t state) noexcept nogil:
-        cdef Family f
-        cdef uint64_t depth, e
-        f.step, f.p, f.first, f.end, f.node, f.key = self.t.step, 0, 0, 0, 0, -1
-        if state == DEAD:
-            return f
-        if state >> self.t.shift:
-            f.node = tails_node(&self.t, state)
-            f.key = tails_key(&self.t, state)
-            f.end = f.node != 0
-            return f
-        depth = steps_depth(&self.t, state)
-        e = steps_entry(&self.t, depth, state)
-        f.p = NOWHERE
-        if depth < self.t.n_steps:
-            f.p = steps_row(&self.t, depth, e, bits_rank1, bits_select1, bits_select0)
-        if f.p != NOWHERE:
-            f.step = self.t.step + depth
-            f.end = steps_entries(&self.t, f.step, f.p, &f.first, bits_rank1, bits_select1,
-                                  bits_select0)
-        else:
-            f.key = tails_below(&self.t, depth, e, &f.node, bits_rank1)
-            if f.key < 0:
-                f.node = 0
-            f.end = f.node != 0
-        return f
-
-    cdef inline uint64_t child(self, const Family *f, uint64_t e) noexcept nogil:
-        """The state of entry e."""
-        if f.node:
-            return tails_state(&self.t, tails_parent(&self.t, f.node, bits_select1), f.key)
-        return f.step.start + e
-
-    cdef inline uint64_t token(self, const Family *f, uint64_t e, reader_t *reader) noexcept nogil:
-        """The token of entry e; `reader.at` is NOWHERE for the first one that is asked for."""
-        if f.node:
-            return tails_token(&self.t, f.node, bits_rank1)
-        return steps_token(&self.t, f.step, f.p, e, reader, bits_rank1, bits_select1, bits_select0)
+    cdef int _mark(self) except -1:
+        """Make the marks of all steps (marks.h)."""
+        cdef uint64_t[::1] words
+        cdef uint8_t[::1] places
+        cdef marks_t *marks
+        cdef mark_t *mark
+        cdef uint64_t i
+        self.marks_nbytes = marks_nbytes(self.table)
+        self.marks = np.empty(self.marks_nbytes // sizeof(uint64_t) + 1, np.uint64)
+        self.places = np.empty(self.t.n_steps * sizeof(marks_t), np.uint8)
+        words, places = self.marks, self.places
+        mark, marks = <mark_t *>&words[0], <marks_t *>&places[0]
+        with nogil:
+            for i in range(self.t.n_steps):
+                mark += steps_fill_marks(&self.t, self.t.step + i, marks + i, mark)
+        self.t.marks = marks
+        return 0
 
     cdef bint is_state(self, uint64_t state) noexcept nogil:
         return state < self.t.n_states or state == DEAD or \
@@ -159,30 +158,29 @@ cdef class StepsCore(Core):
 
     cdef uint64_t step(self, uint64_t state, uint64_t token) noexcept nogil:
         cdef uint32_t one = <uint32_t>token
-        return self.walk(state, &one, 1)
+        return self.kernels.walk(&self.t, state, &one, 1)
 
     cdef uint64_t walk(self, uint64_t state, const uint32_t *tokens, uint64_t n) noexcept nogil:
-        cdef uint64_t e = NOWHERE, depth = 0, i = 0
-        if state == DEAD or n == 0:
-            return state
-        if not state >> self.t.shift:
-            depth = steps_depth(&self.t, state)
-            e = steps_entry(&self.t, depth, state)
-        while e != NOWHERE:
-            state = self.t.step[depth - 1].start + e if depth else 0
-            if i == n:
-                return state
-            e = self.kernels.child(&self.t, depth, e, tokens[i])
-            depth += 1
-            i += 1
-        # No entry behind the last token that was tried, unless it lies in a tail.
-        i -= depth != 0
-        if self.t.links == NULL:
-            return DEAD
-        while i < n and state != DEAD:
-            state = tails_step(&self.t, state, tokens[i], bits_rank1, bits_select1, bits_select0)
-            i += 1
-        return state
+        return self.kernels.walk(&self.t, state, tokens, n)
+
+    cdef int64_t degree(self, uint64_t state) noexcept nogil:
+        cdef int64_t n
+        self.kernels.degrees(&self.t, &state, &n, 1)
+        return n
+
+    cdef void list_children(self, uint64_t state, uint32_t *tokens,
+                            uint64_t *children) noexcept nogil:
+        cdef int64_t begin = 0
+        self.kernels.children(&self.t, &state, &begin, tokens, children, 1)
+
+    cdef int64_t key_length(self, int64_t number) noexcept nogil:
+        cdef int64_t length
+        self.kernels.lengths(&self.t, &number, &length, 1)
+        return length if <uint64_t>length <= self.max_length else -1
+
+    cdef void read_key(self, int64_t number, uint32_t *end) noexcept nogil:
+        cdef int64_t at = 0
+        self.kernels.keys(&self.t, &number, &at, end, 1)
 
     cdef int64_t find(self, const uint32_t *tokens, uint64_t n) noexcept nogil:
         return self.kernels.find(&self.t, tokens, n)
@@ -208,20 +206,6 @@ cdef class StepsCore(Core):
         depth = steps_depth(&self.t, state)
         return self.kernels.number(&self.t, depth, steps_entry(&self.t, depth, state))
 
-    cdef int64_t degree(self, uint64_t state) noexcept nogil:
-        cdef Family f = self.family(state)
-        return f.end - f.first
-
-    cdef void list_children(self, uint64_t state, uint32_t *tokens,
-                            uint64_t *children) noexcept nogil:
-        cdef Family f = self.family(state)
-        cdef uint64_t e
-        cdef reader_t reader
-        reader.at = NOWHERE
-        for e in range(f.first, f.end):
-            tokens[e - f.first] = <uint32_t>self.token(&f, e, &reader)
-            children[e - f.first] = self.child(&f, e)
-
     # ---- arrays ------------------------------------------------------------------------------
 
     def advance(self, const uint64_t[::1] states, const uint32_t[::1] tokens, uint64_t[::1] out):
@@ -230,17 +214,19 @@ cdef class StepsCore(Core):
             with nogil:
                 self.kernels.advance(&self.t, &states[0], &tokens[0], &out[0], states.shape[0])
 
-    def expand(self, uint64_t state):
-        """Whether a state is that of a key, the tokens and the states of its continuations."""
-        cdef Family f = self.family(state)
-        cdef uint64_t e
-        cdef reader_t reader
-        cdef list tokens = [], states = []
-        reader.at = NOWHERE
-        for e in range(f.first, f.end):
-            tokens.append(<uint32_t>self.token(&f, e, &reader))
-            states.append(self.child(&f, e))
-        return self.ends_key(state), tokens, states
+    def degrees(self, const uint64_t[::1] states, int64_t[::1] out):
+        """The number of continuations of each state."""
+        if states.shape[0]:
+            with nogil:
+                self.kernels.degrees(&self.t, &states[0], &out[0], states.shape[0])
+
+    def children(self, const uint64_t[::1] states, const int64_t[::1] offsets,
+                 uint32_t[::1] tokens, uint64_t[::1] children):
+        """Write the continuations of state i to [offsets[i], offsets[i + 1])."""
+        if tokens.shape[0]:
+            with nogil:
+                self.kernels.children(&self.t, &states[0], &offsets[0], &tokens[0], &children[0],
+                                      states.shape[0])
 
     def lookup(self, const uint32_t[::1] tokens, const int64_t[::1] offsets, int64_t[::1] out):
         """The number of each sequence, or -1."""
@@ -251,18 +237,10 @@ cdef class StepsCore(Core):
 
     def allowed_mask(self, const uint64_t[::1] states, uint32_t[:, ::1] mask, int64_t vocab_size):
         """Set bit t % 32 of word t // 32 of row i for every continuation t of state i."""
-        cdef Py_ssize_t i
-        cdef uint64_t e, token
-        cdef reader_t reader
-        cdef Family f
-        with nogil:
-            for i in range(states.shape[0]):
-                f = self.family(states[i])
-                reader.at = NOWHERE
-                for e in range(f.first, f.end):
-                    token = self.token(&f, e, &reader)
-                    if token < <uint64_t>vocab_size:
-                        mask[i, token >> 5] |= <uint32_t>1 << (token & 31)
+        if states.shape[0]:
+            with nogil:
+                self.kernels.mask(&self.t, &states[0], &mask[0, 0], mask.shape[1], vocab_size,
+                                  states.shape[0])
 
     def key_lengths(self, const int64_t[::1] numbers, int64_t[::1] out):
         """The length of each key; the place of the first that a damaged file makes longer than any
@@ -292,36 +270,30 @@ cdef class StepsCore(Core):
         span the range of their step, and every entry must be found from its parent and know it.
         The prefixes of every length are counted into `prefixes`, which comes zeroed.
         """
-        cdef uint64_t depth, p, e, token, before, next_entry, below, above
+        cdef uint64_t depth, p, e, token, before, next_entry, below, above, first, end
         cdef const step_t *s
         cdef reader_t reader
-        cdef Family f
         cdef uint32_t[::1] least = np.full(low.shape[0], 2**32 - 1, np.uint32)
         cdef uint32_t[::1] most = np.zeros(low.shape[0], np.uint32)
-        f.node, f.key = 0, -1
         prefixes[0] = 1
         for depth in range(self.t.n_steps):
             s = self.t.step + depth
             next_entry, below, above = 0, NOWHERE, 0
-            f.step = s
             for p in range(s.rows):
-                f.p = p
-                f.end = steps_entries(&self.t, s, p, &f.first, bits_rank1, bits_select1,
-                                      bits_select0)
-                if f.first != next_entry or f.first >= f.end:
+                end = plain_entries(&self.t, s, p, &first)
+                if first != next_entry or first >= end:
                     return f"row {p} of step {depth} does not begin where the one before ends"
-                next_entry = f.end
+                next_entry = end
                 reader.at, before = NOWHERE, 0
-                for e in range(f.first, f.end):
-                    token = self.token(&f, e, &reader)
-                    if e > f.first and token <= before:
+                for e in range(first, end):
+                    token = <uint32_t>plain_token(&self.t, s, p, e, &reader)
+                    if e > first and token <= before:
                         return f"the tokens of row {p} of step {depth} do not ascend"
                     before = token
                     below, above = min(below, token), max(above, token)
-                    if steps_parent(&self.t, s, e, &token, bits_rank1, bits_select1,
-                                    bits_select0) != p or token != before:
+                    if plain_parent(&self.t, s, e, &token) != p or token != before:
                         return f"entry {e} of step {depth} does not lead back to row {p}"
-                prefixes[depth + 1] += f.end - f.first
+                prefixes[depth + 1] += end - first
             if next_entry != s.entries:
                 return f"the rows of step {depth} hold {next_entry} of {s.entries} entries"
             if below != s.low or above != s.low + s.range - 1:
@@ -348,9 +320,8 @@ cdef class StepsCore(Core):
                 continue
             if node > self.t.suffixes.entries:
                 return f"the tail of key {key} begins at a node that does not exist"
-            depth = steps_key(&self.t, key, &e, bits_rank1, bits_select1, bits_select0)
-            if depth < self.t.n_steps and steps_row(
-                    &self.t, depth, e, bits_rank1, bits_select1, bits_select0) != NOWHERE:
+            depth = plain_key(&self.t, key, &e)
+            if depth < self.t.n_steps and plain_row(&self.t, depth, e) != NOWHERE:
                 return f"key {key} goes on in a tail and in the steps"
             while node:
                 if depth >= <uint64_t>least.shape[0]:

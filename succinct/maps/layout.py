@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from succinct.bits import BitVector
+from succinct.maps._steps import marks_nbytes
 
 BITMAP, JOINT, PACKED, DAC, RICE = range(5)
 ONE, STARTS, EXTRAS, OFFSETS = range(4)
@@ -157,7 +158,8 @@ class Layout:
         """Bytes in memory of an index laid out like this."""
         ones = sum(count for _, _, count in self.parts)
         tables = self.table.nbytes + self.tails.nbytes
-        return BitVector.nbytes_for(self.n_bits, ones) + 8 * self.n_words + tables
+        directories = BitVector.nbytes_for(self.n_bits, ones) + marks_nbytes(self.table)
+        return directories + 8 * self.n_words + tables
 
 
 def lay_out(

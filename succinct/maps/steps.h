@@ -28,6 +28,7 @@
 #ifndef SUCCINCT_STEPS_H
 #define SUCCINCT_STEPS_H
 
+#include "succinct/bits/marks.h"
 #include "succinct/maps/rice.h"
 
 enum { BITMAP, JOINT, PACKED, DAC, RICE };
@@ -53,16 +54,24 @@ typedef struct {
     const step_t *step;
     uint64_t n_steps, n_states;
     bitvector_t bits;
+    const marks_t *marks;                       /* of every step */
     const uint64_t *values;
     uint64_t vocab_at, vocab_width, vocab_size; /* DAC: tokens by frequency, in values */
     const step_t *suffixes, *links;             /* tails (tails.h), or NULL */
     uint64_t shift;                             /* bits of a state below its place in a tail */
 } steps_t;
 
+/* The first of the integers [begin, end) of a sorted run that is not below `key`, or end; *behind
+ * is the first that is above it. */
+typedef uint64_t (*values_equal_t)(const uint64_t *values, uint64_t at, uint64_t width,
+                                   uint64_t begin, uint64_t end, uint64_t key, uint64_t *behind);
 
-/* Rank and select, as parameters (see bits_query_t). */
-#define QUERIES bits_query_t rank1, bits_query_t select1, bits_query_t select0
-#define Q rank1, select1, select0
+/* What each instruction set has its own of, as parameters (see bits_query_t). */
+#define QUERIES                                                                              \
+    bits_query_t rank1, bits_query_t select1, bits_query_t select0, bits_drop_t drop,        \
+        values_equal_t equal
+#define Q rank1, select1, select0, drop, equal
+#define UNUSED_Q (void)rank1, (void)select1, (void)select0, (void)drop, (void)equal
 
 /* ---- integers -------------------------------------------------------------------------------- */
 
@@ -73,15 +82,31 @@ INLINE uint64_t values_get(const uint64_t *values, uint64_t at, uint64_t width) 
     return (x >> (at & 7)) & ((1ull << width) - 1);
 }
 
-/* The first of the integers [begin, end) of a sorted run that is not below `key`, or end. */
-INLINE uint64_t values_bound(const uint64_t *values, uint64_t at, uint64_t width, uint64_t begin,
-                             uint64_t end, uint64_t key) {
-    while (end - begin > 8) {
-        uint64_t mid = (begin + end) >> 1;
-        if (values_get(values, at + mid * width, width) < key) begin = mid + 1; else end = mid;
+/* The start of fewer than `most` integers of a sorted run that are, or lie before, the first that
+ * is not below `key`. */
+INLINE uint64_t values_narrow(const uint64_t *values, uint64_t at, uint64_t width, uint64_t begin,
+                              uint64_t end, uint64_t key, uint64_t most) {
+    for (uint64_t n = end - begin, half; n >= most; n -= half) {
+        half = n >> 1; /* which half cannot be foretold: no branch */
+        begin += values_get(values, at + (begin + half - 1) * width, width) < key ? half : 0;
     }
-    while (begin < end && values_get(values, at + begin * width, width) < key) begin++;
     return begin;
+}
+
+INLINE uint64_t values_equal(const uint64_t *values, uint64_t at, uint64_t width, uint64_t begin,
+                             uint64_t end, uint64_t key, uint64_t *behind) {
+    uint64_t below = 0, upto = 0, n;
+    begin = values_narrow(values, at, width, begin, end, key, 8);
+    n = end - begin < 8 ? end - begin : 8;
+    for (uint64_t i = begin; i < begin + n; i++) {
+        uint64_t here = values_get(values, at + i * width, width);
+        below += here < key;
+        upto += here <= key;
+    }
+    *behind = begin + upto;
+    while (upto == n && *behind < end && values_get(values, at + *behind * width, width) == key)
+        ++*behind;
+    return begin + below;
 }
 
 /* ---- prefixes -------------------------------------------------------------------------------- */
@@ -99,7 +124,7 @@ INLINE uint64_t steps_depth(const steps_t *t, uint64_t state) {
 /* The row of the continuations of entry e among the prefixes of length `depth`, or NOWHERE. */
 INLINE uint64_t steps_row(const steps_t *t, uint64_t depth, uint64_t e, QUERIES) {
     const step_t *s = t->step + depth - 1;
-    (void)select1, (void)select0;
+    UNUSED_Q;
     if (depth == 0) return 0;
     if (s->inner_rows == s->entries) return e;
     if (s->inner_rows == 0 || !bits_get(&t->bits, s->inner_at + e)) return NOWHERE;
@@ -116,18 +141,25 @@ INLINE uint64_t steps_entry_of_row(const steps_t *t, uint64_t depth, uint64_t p,
 
 INLINE uint64_t zeros_before(const step_t *s) { return s->tree_at - s->tree_ones; }
 
+/* The place of one (or zero) number k of the tree of a step, not its last; *next is that of the
+ * one behind. */
+INLINE uint64_t steps_mark(const steps_t *t, const step_t *s, uint64_t k, int zeros,
+                           uint64_t *next, QUERIES) {
+    UNUSED_Q;
+    return marks_select(&t->bits, t->marks + (s - t->step), k, zeros, next, select1, select0, drop);
+}
+
 /* Entries [*first, result) are those of row p; by the boundaries of PACKED and DAC. */
 INLINE uint64_t steps_bounds(const steps_t *t, const step_t *s, uint64_t p, uint64_t *first,
                              QUERIES) {
-    uint64_t begin, end, at, width = s->rows_width, mask = (1ull << width) - 1;
-    (void)rank1;
+    uint64_t begin, end, at, next, width = s->rows_width, mask = (1ull << width) - 1;
     if (s->rows_kind == ONE) {
         *first = p;
         return p + 1;
     }
     if (s->rows_kind == STARTS) {
-        at = select1(&t->bits, s->tree_ones + p);
-        end = bits_next_one(&t->bits, at + 1) - s->tree_at - p - 1;
+        at = steps_mark(t, s, p, 0, &next, Q);
+        end = next - s->tree_at - p - 1;
         begin = at - s->tree_at - p;
         if (width) {
             begin = begin << width | values_get(t->values, s->rows_at + p * width, width);
@@ -137,13 +169,10 @@ INLINE uint64_t steps_bounds(const steps_t *t, const step_t *s, uint64_t p, uint
         end += p + 1;
     } else if (s->rows_kind == EXTRAS) {
         uint64_t bucket = p >> width, extra, limit;
-        at = select0(&t->bits, zeros_before(s) + bucket);
+        at = steps_mark(t, s, bucket, 1, &next, Q);
         extra = at - s->tree_at - bucket;
-        limit = extra + bits_next_zero(&t->bits, at + 1) - at - 1;
-        extra = values_bound(t->values, s->rows_at, width, extra, limit, p & mask);
+        extra = equal(t->values, s->rows_at, width, extra, extra + next - at - 1, p & mask, &limit);
         begin = p + extra;
-        if ((p & mask) != mask)
-            limit = values_bound(t->values, s->rows_at, width, extra, limit, (p & mask) + 1);
         end = p + 1 + limit;
     } else if (s->rows_width == 32) {
         const uint32_t *offsets = (const uint32_t *)(t->values + (s->rows_at >> 6));
@@ -193,10 +222,11 @@ INLINE uint64_t steps_entries(const steps_t *t, const step_t *s, uint64_t p, uin
         return rank1(&t->bits, s->tree_at + (p + 1) * s->range) - s->tree_ones;
     }
     if (s->kind == JOINT) {
-        uint64_t bucket = p * s->buckets, zeros = zeros_before(s);
-        *first = select0(&t->bits, zeros + bucket) - s->tree_at - bucket;
+        uint64_t bucket = p * s->buckets, next;
+        *first = steps_mark(t, s, bucket, 1, &next, Q) - s->tree_at - bucket;
         bucket += s->buckets;
-        return select0(&t->bits, zeros + bucket) - s->tree_at - bucket;
+        if (s->buckets == 1) return next - s->tree_at - bucket;
+        return select0(&t->bits, zeros_before(s) + bucket) - s->tree_at - bucket;
     }
     if (s->kind == RICE) {
         rice_t row;
@@ -237,7 +267,7 @@ typedef struct {
 INLINE uint64_t steps_token(const steps_t *t, const step_t *s, uint64_t p, uint64_t e,
                             reader_t *reader, QUERIES) {
     uint64_t *at = &reader->at;
-    (void)select0;
+    UNUSED_Q;
     if (s->kind == PACKED)
         return s->low + values_get(t->values, s->tokens_at + e * s->width, s->width);
     if (s->kind == DAC) return steps_dac(t, s, e, rank1);
@@ -267,9 +297,9 @@ INLINE uint64_t steps_narrow(const steps_t *t, const step_t *s, uint64_t p, uint
     }
     if (s->kind == JOINT) {
         uint64_t bucket = p * s->buckets + (z >> s->width);
-        uint64_t at = select0(&t->bits, zeros_before(s) + bucket);
+        uint64_t next, at = steps_mark(t, s, bucket, 1, &next, Q);
         *first = at - s->tree_at - bucket;
-        return *first + bits_next_zero(&t->bits, at + 1) - at - 1;
+        return *first + next - at - 1;
     }
     if (s->kind == RICE) {
         rice_t row;
@@ -283,11 +313,11 @@ INLINE uint64_t steps_narrow(const steps_t *t, const step_t *s, uint64_t p, uint
 
 /* The entry of the token, or NOWHERE. */
 INLINE uint64_t steps_pick(const steps_t *t, const step_t *s, uint64_t first, uint64_t end,
-                           uint64_t token, bits_query_t rank1) {
-    if (first == end) return NOWHERE;
-    if (s->kind == RICE) return first;
+                           uint64_t token, QUERIES) {
+    UNUSED_Q;
+    if (s->kind == RICE) return first < end ? first : NOWHERE;
     if (s->kind == BITMAP)
-        return bits_get(&t->bits, first) ? rank1(&t->bits, first) - s->tree_ones : NOWHERE;
+        return first < end && bits_get(&t->bits, first) ? rank1(&t->bits, first) - s->tree_ones : NOWHERE;
     if (s->kind == DAC) {
         while (first < end) {
             uint64_t mid = (first + end) >> 1, here = steps_dac(t, s, mid, rank1);
@@ -299,9 +329,11 @@ INLINE uint64_t steps_pick(const steps_t *t, const step_t *s, uint64_t first, ui
     }
     uint64_t key = token - s->low;
     if (s->kind == JOINT) key &= (1ull << s->width) - 1;
-    first = values_bound(t->values, s->tokens_at, s->width, first, end, key);
-    if (first == end) return NOWHERE;
-    return values_get(t->values, s->tokens_at + first * s->width, s->width) == key ? first : NOWHERE;
+    if (end - first == 1) /* a branch that goes on with the next step before the token is there */
+        return values_get(t->values, s->tokens_at + first * s->width, s->width) == key ? first
+                                                                                       : NOWHERE;
+    first = equal(t->values, s->tokens_at, s->width, first, end, key, &end);
+    return first < end ? first : NOWHERE;
 }
 
 INLINE void steps_prefetch(const steps_t *t, const step_t *s, uint64_t first) {
@@ -319,7 +351,7 @@ INLINE uint64_t steps_child(const steps_t *t, uint64_t depth, uint64_t e, uint64
     uint64_t p, first, end;
     if (depth == t->n_steps || (p = steps_row(t, depth, e, Q)) == NOWHERE) return NOWHERE;
     end = steps_narrow(t, s, p, token, &first, Q);
-    return steps_pick(t, s, first, end, token, rank1);
+    return steps_pick(t, s, first, end, token, Q);
 }
 
 INLINE uint64_t steps_entry(const steps_t *t, uint64_t depth, uint64_t state) {
@@ -428,6 +460,38 @@ INLINE uint64_t steps_parent(const steps_t *t, const step_t *s, uint64_t e, uint
     return low;
 }
 
+/* ---- marks ----------------------------------------------------------------------------------- */
+
+/* Say where the marks of a step lie, which are written unless `mark` is NULL; returns how many. */
+static inline uint64_t steps_fill_marks(const steps_t *t, const step_t *s, marks_t *m,
+                                        mark_t *mark) {
+    int zeros = s->kind == JOINT || s->rows_kind == EXTRAS;
+    uint64_t length, count, others = s->entries - s->rows; /* as in _tree_size of layout.py */
+    m->mark = NULL;
+    if (s->kind == BITMAP || s->kind == RICE) return 0;
+    if (s->kind == JOINT) {
+        count = s->rows * s->buckets + 1;
+        length = count + s->entries;
+    } else if (s->rows_kind == STARTS) {
+        count = s->rows + 1;
+        length = count + (others >> s->rows_width);
+    } else if (s->rows_kind == EXTRAS) {
+        count = (s->rows >> s->rows_width) + 2;
+        length = count + others;
+    } else {
+        return 0;
+    }
+    m->begin = s->tree_at;
+    m->first = zeros ? zeros_before(s) : s->tree_ones;
+    m->shift = marks_shift(length, count);
+    count = marks_size(length, count, m->shift);
+    if (count && mark) {
+        marks_fill(&t->bits, m->begin, length, zeros, m->shift, mark);
+        m->mark = mark;
+    }
+    return count;
+}
+
 /* ---- keys ------------------------------------------------------------------------------------ */
 
 /* Whether entry e of a level is a key: every one without continuations is. */
@@ -464,6 +528,7 @@ INLINE int64_t steps_number(const steps_t *t, uint64_t depth, uint64_t e, bits_q
 /* The length of key `number`; its entry is *e. */
 INLINE uint64_t steps_key(const steps_t *t, uint64_t number, uint64_t *e, QUERIES) {
     uint64_t low = 0, high = t->n_steps - 1;
+    UNUSED_Q;
     while (low < high) { /* the last level that begins with this key or before */
         uint64_t mid = (low + high + 1) >> 1;
         if (t->step[mid].first_key <= number) low = mid; else high = mid - 1;
@@ -489,8 +554,8 @@ INLINE uint64_t steps_key(const steps_t *t, uint64_t number, uint64_t *e, QUERIE
 /* ---- for several instruction sets (steps_kernels.c) ------------------------------------------ */
 
 typedef struct {
-    uint64_t (*child)(const steps_t *, uint64_t depth, uint64_t e, uint64_t token);
     int64_t (*find)(const steps_t *, const uint32_t *tokens, uint64_t n); /* a number, or -1 */
+    uint64_t (*walk)(const steps_t *, uint64_t state, const uint32_t *tokens, uint64_t n);
     int64_t (*number)(const steps_t *, uint64_t depth, uint64_t e);
     /* out[i] = the state behind tokens[i] from states[i] */
     void (*advance)(const steps_t *, const uint64_t *states, const uint32_t *tokens, uint64_t *out,
@@ -503,6 +568,14 @@ typedef struct {
     /* Write the tokens of key numbers[i] before out + ends[i]. */
     void (*keys)(const steps_t *, const int64_t *numbers, const int64_t *ends, uint32_t *out,
                  size_t n);
+    /* out[i] = the number of continuations of states[i] */
+    void (*degrees)(const steps_t *, const uint64_t *states, int64_t *out, size_t n);
+    /* Write the continuations of states[i] to tokens + offsets[i] and children + offsets[i]. */
+    void (*children)(const steps_t *, const uint64_t *states, const int64_t *offsets,
+                     uint32_t *tokens, uint64_t *children, size_t n);
+    /* Set the bits of the continuations below vocab_size of states[i] in words mask + i * row. */
+    void (*mask)(const steps_t *, const uint64_t *states, uint32_t *mask, size_t row,
+                 uint64_t vocab_size, size_t n);
 } steps_kernels_t;
 
 /* The kernels of an instruction set by its level in isa_names. */

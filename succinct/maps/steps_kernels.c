@@ -11,6 +11,29 @@ typedef struct {
     size_t number[GROUP];          /* of the sequence in the group */
 } walks_t;
 
+#ifdef X86
+/* Eight integers at once, each in a byte, or four of at most 14 bits. */
+V3_INLINE uint64_t values_equal_v3(const uint64_t *values, uint64_t at, uint64_t width,
+                                   uint64_t begin, uint64_t end, uint64_t key, uint64_t *behind) {
+    uint64_t most = width < 8 ? 8 : 4, lane = 64 / most, ones, tops, run, n, below, upto;
+    if (width > 14) return values_equal(values, at, width, begin, end, key, behind);
+    begin = values_narrow(values, at, width, begin, end, key, most);
+    n = end - begin < most ? end - begin : most;
+    ones = width < 8 ? 0x0101010101010101 : 0x0001000100010001;
+    tops = ones << (lane - 1);
+    memcpy(&run, (const char *)values + ((at + begin * width) >> 3), 8);
+    run = _pdep_u64(run >> ((at + begin * width) & 7), (ones << width) - ones);
+    /* The top bit of a lane stays in a subtraction where what is taken away is not more. */
+    uint64_t lanes = _bzhi_u64(tops, (uint32_t)(n * lane));
+    upto = (uint64_t)__builtin_popcountll(((key * ones | tops) - run) & lanes);
+    below = n - (uint64_t)__builtin_popcountll(((run | tops) - key * ones) & lanes);
+    *behind = begin + upto;
+    while (upto == n && *behind < end && values_get(values, at + *behind * width, width) == key)
+        ++*behind;
+    return begin + below;
+}
+#endif
+
 INLINE void walk_on(walks_t *to, size_t n, const walks_t *from, size_t i, uint64_t place) {
     to->tokens[n] = from->tokens[i];
     to->left[n] = from->left[i];
@@ -20,7 +43,7 @@ INLINE void walk_on(walks_t *to, size_t n, const walks_t *from, size_t i, uint64
 
 /* The rest of the walks, all inside tails; out has the numbers of their keys so far. */
 INLINE void lookup_tails(const steps_t *t, walks_t *w, size_t n, int64_t *out, QUERIES) {
-    (void)select0;
+    UNUSED_Q;
     while (n) {
         size_t kept = 0;
         for (size_t i = 0; i < n; i++) {
@@ -83,7 +106,7 @@ INLINE void lookup_group(const steps_t *t, const uint32_t *tokens, const int64_t
         for (size_t a = 0; a < n_alive; a++) {
             size_t i = alive[a];
             uint64_t at = (uint64_t)offsets[i] + depth;
-            entry[i] = steps_pick(t, s, first[i], end[i], tokens[at], rank1);
+            entry[i] = steps_pick(t, s, first[i], end[i], tokens[at], Q);
             if (entry[i] == NOWHERE) continue;
             if (at + 1 == (uint64_t)offsets[i + 1])
                 out[i] = tails_number(t, depth + 1, entry[i], rank1);
@@ -121,17 +144,153 @@ INLINE void key_tokens(const steps_t *t, uint64_t number, uint32_t *end, QUERIES
     }
 }
 
-#define FIRST(rank1, ...) rank1
+/* The state behind tokens[0:n], or DEAD. */
+INLINE uint64_t walk(const steps_t *t, uint64_t state, const uint32_t *tokens, uint64_t n,
+                     QUERIES) {
+    uint64_t e, depth, next, i = 0;
+    if (state == DEAD || n == 0) return state;
+    if (!(state >> t->shift)) {
+        depth = steps_depth(t, state);
+        for (e = steps_entry(t, depth, state); i < n; i++, depth++, e = next)
+            if ((next = steps_child(t, depth, e, tokens[i], Q)) == NOWHERE) break;
+        state = depth ? t->step[depth - 1].start + e : 0;
+        if (i < n && !t->links) return DEAD;
+    }
+    for (; i < n && state != DEAD; i++) state = tails_step(t, state, tokens[i], Q);
+    return state;
+}
 
-/* One query, many of them, and the table of both, for TARGET. */
-#define KERNELS(SUFFIX, TARGET, ...)                                                          \
-    TARGET static uint64_t child_##SUFFIX(const steps_t *t, uint64_t depth, uint64_t e,       \
-                                          uint64_t token) {                                   \
-        return steps_child(t, depth, e, token, __VA_ARGS__);                                  \
-    }                                                                                         \
+/* ---- continuations --------------------------------------------------------------------------- */
+
+/* The continuations of one prefix: entries [first, end) of row p of a step; or, if `node` is not 0,
+ * the one token of that node, in the tail of key `key`. */
+typedef struct {
+    const step_t *step;
+    uint64_t p, first, end, node, key;
+} family_t;
+
+INLINE family_t family_of(const steps_t *t, uint64_t state, QUERIES) {
+    family_t f = {t->step, 0, 0, 0, 0, 0};
+    uint64_t depth, e;
+    int64_t key;
+    if (state == DEAD) return f;
+    if (state >> t->shift) {
+        f.node = tails_node(t, state);
+        f.key = tails_key(t, state);
+    } else {
+        depth = steps_depth(t, state);
+        e = steps_entry(t, depth, state);
+        f.p = depth < t->n_steps ? steps_row(t, depth, e, Q) : NOWHERE;
+        if (f.p != NOWHERE) {
+            f.step = t->step + depth;
+            f.end = steps_entries(t, f.step, f.p, &f.first, Q);
+            return f;
+        }
+        key = tails_below(t, depth, e, &f.node, rank1);
+        if (key < 0) f.node = 0;
+        f.key = (uint64_t)key;
+    }
+    f.end = f.node != 0;
+    return f;
+}
+
+/* What is done with a token and its place among its siblings. */
+typedef void (*visit_t)(void *to, uint64_t i, uint64_t token);
+
+INLINE void visit_tokens(const steps_t *t, const family_t *f, visit_t visit, void *to, QUERIES) {
+    const step_t *s = f->step;
+    uint64_t n = f->end - f->first, at, next, w, x;
+    if (n == 0) return;
+    if (f->node) {
+        visit(to, 0, tails_token(t, f->node, rank1));
+    } else if (s->kind == PACKED) {
+        for (uint64_t i = 0; i < n; i++)
+            visit(to, i, s->low + values_get(t->values, s->tokens_at + (f->first + i) * s->width,
+                                             s->width));
+    } else if (s->kind == DAC) {
+        for (uint64_t i = 0; i < n; i++) visit(to, i, steps_dac(t, s, f->first + i, rank1));
+    } else if (s->kind == RICE) {
+        rice_t row;
+        next = f->p;
+        rice_seek(t, s, &next, NOWHERE, &at, &row);
+        for (uint64_t i = 0; i < n; i++) visit(to, i, s->low + rice_token(&row));
+    } else { /* the next n ones, which are there: they were counted when the index was loaded */
+        at = s->kind == BITMAP ? s->tree_at + f->p * s->range
+                               : steps_mark(t, s, f->p * s->buckets, 1, &next, Q) + 1;
+        w = at >> 6;
+        x = t->bits.words[w] & ~0ull << (at & 63);
+        for (uint64_t i = 0; i < n; i++) {
+            while (x == 0) x = t->bits.words[++w];
+            next = (w << 6 | (uint64_t)__builtin_ctzll(x)) - at;
+            x &= x - 1;
+            if (s->kind == JOINT)
+                next = (next - i) << s->width |
+                       values_get(t->values, s->tokens_at + (f->first + i) * s->width, s->width);
+            visit(to, i, s->low + next);
+        }
+    }
+}
+
+INLINE void visit_write(void *to, uint64_t i, uint64_t token) {
+    ((uint32_t *)to)[i] = (uint32_t)token;
+}
+
+INLINE void children(const steps_t *t, uint64_t state, uint32_t *tokens, uint64_t *states,
+                     QUERIES) {
+    family_t f = family_of(t, state, Q);
+    visit_tokens(t, &f, visit_write, tokens, Q);
+    if (f.node)
+        *states = tails_state(t, tails_parent(t, f.node, select1), f.key);
+    else
+        for (uint64_t e = f.first; e < f.end; e++) *states++ = f.step->start + e;
+}
+
+typedef struct {
+    uint32_t *words;
+    uint64_t vocab_size;
+} mask_t;
+
+INLINE void visit_mask(void *to, uint64_t i, uint64_t token) {
+    mask_t *mask = to;
+    (void)i;
+    if (token < mask->vocab_size) mask->words[token >> 5] |= 1u << (token & 31);
+}
+
+/* One lookup and one walk, for TARGET. */
+#define SINGLE(SUFFIX, TARGET, ...)                                                           \
     TARGET static int64_t find_##SUFFIX(const steps_t *t, const uint32_t *tokens,             \
                                         uint64_t n) {                                         \
         return find(t, tokens, n, __VA_ARGS__);                                               \
+    }                                                                                         \
+    TARGET static uint64_t walk_##SUFFIX(const steps_t *t, uint64_t state,                    \
+                                         const uint32_t *tokens, uint64_t n) {                \
+        return walk(t, state, tokens, n, __VA_ARGS__);                                        \
+    }
+
+#define FIRST(rank1, ...) rank1
+
+/* Many of each question for TARGET, and the table with them and the single ones of ONE. */
+#define KERNELS(SUFFIX, TARGET, ONE, ...)                                                     \
+    TARGET static void degrees_##SUFFIX(const steps_t *t, const uint64_t *states,             \
+                                        int64_t *out, size_t n) {                             \
+        for (size_t i = 0; i < n; i++) {                                                      \
+            family_t f = family_of(t, states[i], __VA_ARGS__);                                \
+            out[i] = (int64_t)(f.end - f.first);                                              \
+        }                                                                                     \
+    }                                                                                         \
+    TARGET static void children_##SUFFIX(const steps_t *t, const uint64_t *states,            \
+                                         const int64_t *offsets, uint32_t *tokens,            \
+                                         uint64_t *out, size_t n) {                           \
+        for (size_t i = 0; i < n; i++)                                                        \
+            children(t, states[i], tokens + offsets[i], out + offsets[i], __VA_ARGS__);       \
+    }                                                                                         \
+    TARGET static void mask_##SUFFIX(const steps_t *t, const uint64_t *states, uint32_t *out, \
+                                     size_t row, uint64_t vocab_size, size_t n) {             \
+        for (size_t i = 0; i < n; i++) {                                                      \
+            family_t f = family_of(t, states[i], __VA_ARGS__);                                \
+            mask_t mask = {out + i * row, vocab_size};                                        \
+            visit_tokens(t, &f, visit_mask, &mask, __VA_ARGS__);                              \
+        }                                                                                     \
     }                                                                                         \
     TARGET static int64_t number_##SUFFIX(const steps_t *t, uint64_t depth, uint64_t e) {     \
         return tails_number(t, depth, e, FIRST(__VA_ARGS__));                                 \
@@ -158,14 +317,21 @@ INLINE void key_tokens(const steps_t *t, uint64_t number, uint32_t *end, QUERIES
             key_tokens(t, (uint64_t)numbers[i], out + ends[i], __VA_ARGS__);                  \
     }                                                                                         \
     static const steps_kernels_t kernels_##SUFFIX = {                                         \
-        child_##SUFFIX,   find_##SUFFIX,    number_##SUFFIX, advance_##SUFFIX,                \
-        lookup_##SUFFIX, lengths_##SUFFIX, keys_##SUFFIX,                                     \
+        find_##ONE,       walk_##ONE,     number_##SUFFIX,  advance_##SUFFIX,                 \
+        lookup_##SUFFIX,  lengths_##SUFFIX, keys_##SUFFIX,  degrees_##SUFFIX,                 \
+        children_##SUFFIX, mask_##SUFFIX,                                                     \
     };
 
-KERNELS(portable, PORTABLE, bits_rank1, bits_select1, bits_select0)
+#define PLAIN bits_rank1, bits_select1, bits_select0, bits_drop, values_equal
+SINGLE(portable, PORTABLE, PLAIN)
+KERNELS(portable, PORTABLE, portable, PLAIN)
 #ifdef X86
-KERNELS(v3, V3, bits_rank1, bits_select1_v3, bits_select0_v3)
-KERNELS(v4, V4, bits_rank1_v4, bits_select1_v4, bits_select0_v4)
+#define OF_V3 bits_rank1, bits_select1_v3, bits_select0_v3, bits_drop_v3, values_equal_v3
+#define OF_V4 bits_rank1_v4, bits_select1_v4, bits_select0_v4, bits_drop_v3, values_equal_v3
+SINGLE(v3, V3, OF_V3)
+KERNELS(v3, V3, v3, OF_V3)
+/* One lookup waits for one result after the other: there vectors are slower. */
+KERNELS(v4, V4, v3, OF_V4)
 #endif
 
 const steps_kernels_t *steps_kernels_for(int level) {

@@ -115,7 +115,7 @@ INLINE uint64_t tails_step(const steps_t *t, uint64_t state, uint64_t token, QUE
         if (p != NOWHERE) {
             s = t->step + depth;
             end = steps_narrow(t, s, p, token, &first, Q);
-            e = steps_pick(t, s, first, end, token, rank1);
+            e = steps_pick(t, s, first, end, token, Q);
             return e == NOWHERE ? DEAD : s->start + e;
         }
         key = tails_below(t, depth, e, &node, rank1);
@@ -130,7 +130,7 @@ INLINE int64_t tails_find(const steps_t *t, uint64_t depth, uint64_t e, const ui
                           uint64_t n, QUERIES) {
     uint64_t node;
     int64_t key = tails_below(t, depth, e, &node, rank1);
-    (void)select0;
+    UNUSED_Q;
     if (key < 0) return -1;
     for (uint64_t i = 0; i < n; i++) {
         if (node == 0 || tails_token(t, node, rank1) != tokens[i]) return -1;

@@ -128,13 +128,22 @@ cdef class LoudsCore(Core):
             return
         if state > NODE_MASK:
             v = louds_place(&self.t, state)
-            tokens[0] = <uint32_t>packed_get(&self.t.tail, v)
-            children[0] = louds_after(&self.t, state, v)
+            tokens[0] = 0
+            children[0] = DEAD
+            if v != NOWHERE:  # else a link of a damaged file
+                tokens[0] = <uint32_t>packed_get(&self.t.tail, v)
+                children[0] = louds_after(&self.t, state, v)
             return
         end = louds_children(&self.t, state, &first, bits_select0)
         for v in range(first, end):
             tokens[v - first] = <uint32_t>louds_label(&self.t, v)
             children[v - first] = louds_entered(&self.t, v)
+
+    cdef int64_t key_length(self, int64_t number) noexcept nogil:
+        return self.climb(bits_select1(&self.t.terminal, number), NULL)
+
+    cdef void read_key(self, int64_t number, uint32_t *end) noexcept nogil:
+        self.climb(bits_select1(&self.t.terminal, number), end)
 
     # ---- arrays ------------------------------------------------------------------------------
 
@@ -144,23 +153,6 @@ cdef class LoudsCore(Core):
             with nogil:
                 self.kernels.advance(&self.t, &states[0], &tokens[0], &out[0], states.shape[0])
 
-    def expand(self, uint64_t state):
-        """Whether a state is that of a key, the tokens and the states of its continuations."""
-        cdef uint64_t v, k, at, end, child
-        cdef list tokens = [], states = []
-        if state > NODE_MASK:
-            at = louds_place(&self.t, state)
-            if at != NOWHERE:
-                tokens.append(packed_get(&self.t.tail, at))
-                states.append(louds_after(&self.t, state, at))
-        else:
-            end = louds_children(&self.t, state, &v, bits_select0)
-            for k in range(v, end):
-                child = louds_entered(&self.t, k)
-                if child != DEAD:  # else a link of a damaged file
-                    tokens.append(louds_label(&self.t, k))
-                    states.append(child)
-        return louds_is_key(&self.t, state), tokens, states
 
     def lookup(self, const uint32_t[::1] tokens, const int64_t[::1] offsets, int64_t[::1] out):
         """The number of each sequence, or -1."""

@@ -249,6 +249,17 @@ cdef class CsrCore(Core):
                 high = middle - 1
         return self.first_row + low
 
+    cdef int64_t key_length(self, int64_t number) noexcept nogil:
+        return self.depth(self.state_of_key(number))
+
+    cdef void read_key(self, int64_t number, uint32_t *end) noexcept nogil:
+        cdef uint64_t state = self.state_of_key(number)
+        cdef int64_t depth, token = 0
+        for depth in range(self.depth(state), 0, -1):
+            end -= 1
+            state = self.parent(state, depth, &token)
+            end[0] = <uint32_t>token
+
     # ---- arrays ------------------------------------------------------------------------------
 
     def advance(self, const uint64_t[::1] states, const uint32_t[::1] tokens, uint64_t[::1] out):
@@ -258,16 +269,6 @@ cdef class CsrCore(Core):
             for i in range(states.shape[0]):
                 out[i] = self.child(states[i], tokens[i])
 
-    def expand(self, uint64_t state):
-        """Whether a state is that of a key, the tokens and the states of its continuations."""
-        cdef Row r = self.row(state)
-        cdef Py_ssize_t n = r.end - r.first
-        tokens, states = np.empty(n, np.uint32), np.empty(n, np.uint64)
-        cdef uint32_t[::1] token_view = tokens
-        cdef uint64_t[::1] state_view = states
-        if n:
-            self.fill(&r, &token_view[0], &state_view[0])
-        return self.ends_key(state), tokens.tolist(), states.tolist()
 
     cdef inline void look(self, uint64_t state) noexcept nogil:
         """Fetch what tells where the continuations of a state are."""
@@ -351,16 +352,10 @@ cdef class CsrCore(Core):
     def key_tokens(self, const int64_t[::1] numbers, const int64_t[::1] ends, uint32_t[::1] out):
         """Write the tokens of key i before ends[i]; the lengths are those of `key_lengths`."""
         cdef Py_ssize_t i
-        cdef int64_t depth, at, token = 0
-        cdef uint64_t state
+        cdef uint32_t *base = &out[0]
         with nogil:
             for i in range(numbers.shape[0]):
-                state = self.state_of_key(numbers[i])
-                at = ends[i]
-                for depth in range(self.depth(state), 0, -1):
-                    at -= 1
-                    state = self.parent(state, depth, &token)
-                    out[at] = <uint32_t>token
+                self.read_key(numbers[i], base + ends[i])
 
     # ---- the structure itself ----------------------------------------------------------------
 

@@ -1,0 +1,106 @@
+/* Marks: a select that looks at one word, for navigation, where one select waits for another.
+ *
+ * In a stretch of a bit-vector, mark j tells where one (or zero) number j << shift of the stretch
+ * lies, and how many there are from it to the end of its word and of the next three.  There is a
+ * mark of 64 bits for every 160 to 320 bits.  They are made when an index is loaded, and stand in
+ * no file.
+ */
+#ifndef SUCCINCT_MARKS_H
+#define SUCCINCT_MARKS_H
+
+#include "succinct/bits/rank_select.h"
+
+#define MARK_SPACING 320    /* bits from mark to mark, at most, on average */
+#define MARK_SHIFT_MAX 7    /* numbers within a mark are smaller than MARK_MANY */
+#define MARK_MANY 128
+#define MARK_FAR 2048       /* bits between two marks from where on a search is quicker */
+
+typedef struct {
+    uint32_t at;    /* from the start of the stretch */
+    uint32_t upto;  /* four counts of a byte each, MARK_MANY for more */
+} mark_t;
+
+typedef struct {
+    const mark_t *mark; /* NULL in a stretch that is too long for them */
+    uint64_t begin;     /* the stretch in the vector */
+    uint64_t first;     /* ones (or zeros) of the vector before it */
+    uint64_t shift;
+} marks_t;
+
+/* x without its k lowest ones, which it has and more. */
+typedef uint64_t (*bits_drop_t)(uint64_t x, uint64_t k);
+
+INLINE uint64_t bits_drop(uint64_t x, uint64_t k) {
+    return x & ~0ull << select64(x, (uint32_t)k);
+}
+
+/* The place of one (or zero) number k of a stretch that has number k + 1 too; *next is its place. */
+INLINE uint64_t marks_select(const bitvector_t *v, const marks_t *m, uint64_t k, int zeros,
+                             uint64_t *next, bits_query_t select1, bits_query_t select0,
+                             bits_drop_t drop) {
+    const mark_t *mark = m->mark + (k >> m->shift);
+    uint64_t flip = zeros ? ~0ull : 0, at, x, w;
+    if (m->mark == NULL || mark[1].at - mark->at > MARK_FAR) {
+        at = zeros ? select0(v, m->first + k) : select1(v, m->first + k);
+        *next = zeros ? bits_next_zero(v, at + 1) : bits_next_one(v, at + 1);
+        return at;
+    }
+    uint32_t rest = (uint32_t)(k & ((1ull << m->shift) - 1)), upto = mark->upto;
+    /* How many of the counts are at most `rest`: bit 7 of every byte of a subtraction. */
+    uint32_t within = ((rest * 0x01010101u | 0x80808080u) - upto) & 0x80808080u;
+    uint32_t passed = (uint32_t)__builtin_popcount(within);
+    rest -= (uint64_t)upto << 8 >> 8 * passed & 0xff;
+    at = m->begin + mark->at;
+    w = (at >> 6) + passed;
+    x = (v->words[w] ^ flip) & ~0ull << (passed ? 0 : at & 63);
+    if (passed == 4)
+        for (uint32_t here; rest >= (here = popcount64(x)); x = v->words[++w] ^ flip) rest -= here;
+    x = drop(x, rest);
+    at = w << 6 | (uint64_t)__builtin_ctzll(x);
+    x &= x - 1;
+    while (x == 0) x = v->words[++w] ^ flip;
+    *next = w << 6 | (uint64_t)__builtin_ctzll(x);
+    return at;
+}
+
+/* The shift of the marks of `count` ones in a stretch of `length` bits. */
+static inline uint64_t marks_shift(uint64_t length, uint64_t count) {
+    uint64_t shift = 0;
+    while (shift < MARK_SHIFT_MAX && (double)length * (2 << shift) <= (double)MARK_SPACING * (double)count)
+        shift++;
+    return shift;
+}
+
+/* How many marks there are; none in a stretch that is too long. */
+static inline uint64_t marks_size(uint64_t length, uint64_t count, uint64_t shift) {
+    return length >> 32 ? 0 : ((count + (1ull << shift) - 1) >> shift) + 1;
+}
+
+/* Write the marks of the stretch [begin, begin + length). */
+static inline void marks_fill(const bitvector_t *v, uint64_t begin, uint64_t length, int zeros,
+                              uint64_t shift, mark_t *mark) {
+    uint64_t flip = zeros ? ~0ull : 0, end = begin + length, number = 0, next = 0, last = v->length >> 6;
+    for (uint64_t w = begin >> 6; w << 6 < end; w++) {
+        uint64_t x = v->words[w] ^ flip;
+        if (w == begin >> 6) x &= ~0ull << (begin & 63);
+        if (end - (w << 6) < 64) x &= (1ull << (end & 63)) - 1;
+        uint64_t here = popcount64(x);
+        while (next < number + here) {
+            uint32_t at = select64(x, (uint32_t)(next - number)), upto = 0, sum = 0;
+            for (int i = 0; i < 4; i++) {
+                uint64_t y = w + i <= last ? v->words[w + i] ^ flip : ~0ull;
+                sum += popcount64(i ? y : y & ~0ull << at);
+                if (w + i > last || sum > MARK_MANY) sum = MARK_MANY;
+                upto |= sum << 8 * i;
+            }
+            mark->at = (uint32_t)((w << 6) + at - begin);
+            mark++->upto = upto;
+            next += 1ull << shift;
+        }
+        number += here;
+    }
+    mark->at = (uint32_t)length;
+    mark->upto = 0;
+}
+
+#endif
