@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from time import thread_time
 from typing import Any
@@ -20,7 +21,7 @@ from bench.baselines.proposals import (
     position_tokens,
 )
 from bench.catalogs import taxa
-from bench.phases import engine_phases
+from bench.phases import ablations, engine_phases
 from bench.suite import Options, Plot, Row, Table
 from bench.timing import no_garbage, per_request, percentiles, samples, wall
 from bench.workloads import Grids, Proposer
@@ -113,6 +114,7 @@ def tables(options: Options) -> Iterator[Table]:
     yield _latency(bench)
     yield _throughput(bench)
     yield _phases(bench)
+    yield _ablations(bench)
     yield _heads(bench)
     yield _variants(bench)
     yield _growth(bench)
@@ -254,15 +256,17 @@ def _serve(peer: Any, grids: Grids, parts: list[slice], setting: Setting) -> Non
 
 
 def _phases(bench: _Bench) -> Table:
-    phases = ("proposals", "expansion", "selection", "results")
+    phases = ("call", "proposals", "expansion", "selection", "results")
     table = Table(
         "phases",
         "Where the time goes, K = B, T = 8",
         {"width": "{:,}", "index": "{}", "total_ms": "{:.3f}", **dict.fromkeys(phases, "{:.0%}")},
-        text="Shares of the time of a request on one thread: checking and sorting proposals; "
-        "expansion, which finds children among the proposals, tests thresholds and collects "
-        "candidates and keys; selection of the next beams; and tracing the results. MARISA-Opt "
-        "keeps its candidates in a heap, so that most of its selection is part of the expansion.",
+        text="Shares of the time of a request on one thread: the call, which reads arguments and "
+        "makes the result; checking proposals (MARISA-Opt: sorting them); expansion and "
+        "validation, which are one: it finds children among the proposals, tests thresholds and "
+        "collects candidates and keys; selection of the next beams; and tracing the results. "
+        "MARISA-Opt keeps its candidates in a heap, so that most of its selection is part of the "
+        "expansion. Timing the phases takes time, too.",
     )
     widest = max(bench.widths)
     all_grids = bench.proposer.grids(bench.queries, 8, widest, widest // 16)
@@ -274,11 +278,11 @@ def _phases(bench: _Bench) -> Table:
             with no_garbage():
                 taken = engine_phases(ours.index, partial(_search_all, ours, grids, setting))
             rows.append((ours.name, taken))
-        sums = np.zeros(len(phases))
+        sums = np.zeros(len(phases) - 1)
         for grid in grids:
             opt.search(*grid, setting)
             sums += opt.phases
-        rows.append((opt.name, dict(zip(phases, sums.tolist(), strict=True))))
+        rows.append((opt.name, {"call": 0.0, **dict(zip(phases[1:], sums.tolist(), strict=True))}))
         for name, taken in rows:
             total = sum(taken.values())
             row = {"width": width, "index": name, "total_ms": total / len(grids) * 1e3}
@@ -289,6 +293,38 @@ def _phases(bench: _Bench) -> Table:
 def _search_all(peer: Any, grids: Grids, setting: Setting) -> None:
     for grid in grids:
         peer.search(*grid, setting)
+
+
+def _ablations(bench: _Bench) -> Table:
+    table = Table(
+        "ablations",
+        "What the parts of the engine are worth, LoudsTrie, one thread, K = B, T = 8",
+        {
+            "width": "{:,}",
+            "search": "{}",
+            "p50_ms": "{:.3f}",
+            "p95_ms": "{:.3f}",
+            "slower": "{:.2f}x",
+        },
+        text="The search as it is; with prefixes kept that cannot lead to any of the best keys "
+        "any more; with the children of every beam gone through, however many there are; and "
+        "with compiled code called as numba does it, by the types of its arguments.",
+    )
+    widths = (min(bench.widths), max(bench.widths))
+    all_grids = bench.proposer.grids(bench.queries, 8, widths[1], widths[1] // 16)
+    searches = {"as it is": nullcontext(), **ablations(bench.louds)}
+    for width in widths:
+        grids, setting = all_grids.best(width), Setting(width)
+        rows = []
+        for name, changed in searches.items():
+            with changed:
+                bench.check(bench.single[:1], grids.first(2), setting)
+                rows.append(_measured(bench.single[0], grids, setting, bench.passes))
+            rows[-1]["search"] = name
+        for row in rows:
+            row["slower"] = row["p50_ms"] / rows[0]["p50_ms"]
+            table.rows.append({"width": width} | row)
+    return table
 
 
 def _heads(bench: _Bench) -> Table:
@@ -390,23 +426,36 @@ def _growth(bench: _Bench) -> Table:
         "growth",
         "From 50 beams to 4,096",
         {
+            "proposals": "{}",
             "index": "{}",
             "width": "{:,}",
             "mean_ms": "{:,.3f}",
             "us_per_beam": "{:,.2f}",
         },
-        text="The same 100 proposals a step, ever wider beams: time for a beam must not grow.",
+        text="As many proposals as beams, and the same 100 proposals with ever wider beams: time "
+        "for a beam must not grow.",
         plots=[
-            Plot("width", "mean_ms", "index", "Mean time by beam width, K = 100, T = 8"),
+            Plot(
+                "width",
+                "mean_ms",
+                "index",
+                f"Mean time by beam width, {name}, T = 8",
+                where={"proposals": name},
+            )
+            for name in ("K = B", "K = 100")
         ],
     )
-    widths = (5, 20, 80) if bench.quick else (50, 100, 200, 400, 800, 1600, 3200, 4096)
-    grids = bench.proposer.grids(max(4, bench.queries // 2), 8, 100, 6, seed=5)
-    for peer in (*bench.single, bench.opt[1]):
-        for width in widths:
-            row = _measured(peer, grids, Setting(width), max(2, bench.passes // 2))
-            row["us_per_beam"] = row["mean_ms"] * 1e3 / width
-            table.rows.append({"width": width} | row)
+    widths = (5, 20, 80) if bench.quick else (50, 100, 200, 500, 1000, 2000, 4096)
+    widest = max(widths)
+    wide = bench.proposer.grids(max(4, bench.queries // 2), 8, widest, widest // 16, seed=5)
+    narrow = bench.proposer.grids(max(4, bench.queries // 2), 8, 100, 6, seed=5)
+    for name in ("K = B", "K = 100"):
+        for peer in (*bench.single, bench.opt[1]):
+            for width in widths:
+                grids = wide.best(width) if name == "K = B" else narrow
+                row = _measured(peer, grids, Setting(width), max(2, bench.passes // 2))
+                row["us_per_beam"] = row["mean_ms"] * 1e3 / width
+                table.rows.append({"proposals": name, "width": width} | row)
     return table
 
 

@@ -72,7 +72,7 @@ class Found(NamedTuple):
 
 
 class Output(NamedTuple):
-    """As `succinct.decode._engine.Output`."""
+    """As `succinct_gpu._proposals.Output`."""
 
     counts: Any
     sums: Any

@@ -10,19 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from succinct._args import at_least_one
-from succinct.decode._engine import new_output
-from succinct.decode.beam import (
-    Asked,
-    _read_arrays,
-    _sort_proposals,
-    joined,
-    packed,
-    read_options,
-)
+from succinct.decode.beam import Asked, _read_arrays, joined, read_options
 from succinct.decode.eligibility import Allowed, read_allowed
 from succinct.decode.result import BeamResult
 from succinct_gpu._arena import Mirror, size_of
 from succinct_gpu._device import is_device_array, require
+from succinct_gpu._proposals import new_output, packed, sort_proposals
 
 VARIANTS = ("binary", "probe", "linear", "two_pointer", "per_child", "ppt")
 SELECTIONS = ("radix", "merge")
@@ -342,7 +335,7 @@ class Searcher:
         host, device, nbytes = self._input.arrays(self._input_fields(queries, steps, proposals))
         out_host, out, _ = self._output.arrays(self._output_fields(queries, places, steps))
         if not on_device:
-            tokens, sums, counts = _sort_proposals(ids, values, asked.min_token, duplicates)
+            tokens, sums, counts = sort_proposals(ids, values, asked.min_token, duplicates)
             host["tokens"][...] = tokens.reshape(host["tokens"].shape)
             host["logprobs"][...] = sums.reshape(host["logprobs"].shape)
             host["counts"][...] = counts.reshape(-1)

@@ -63,6 +63,7 @@ class EncodedTrie:
     def __init__(self, keys: Iterable[Key], tails: bool = False, tail_start: int = 0) -> None:
         distinct = set(keys)
         self.n_keys = len(distinct)
+        self.vocab_size = 1 + max((token for key in distinct for token in key), default=0)
         self.n_states = len({key[:i] for key in distinct for i in range(len(key) + 1)})
         below: dict[Key, set[int]] = {}
         for key in distinct:

@@ -172,6 +172,7 @@ WRONG_VALUES = [
     ({"num_threads": 0}, "num_threads: expected at least 1, got 0"),
     ({"length_penalty": float("nan")}, "length_penalty: expected a finite number, got nan"),
     ({"length_penalty": -1e9}, "length_penalty: .* too small"),
+    ({"length_penalty": 1e9}, "length_penalty: .* too large for sequences of 2 tokens"),
     ({"min_logprob": float("nan")}, "min_logprob is nan"),
     ({"min_token_logprob": float("nan")}, "min_token_logprob is nan"),
     ({"duplicates": "last"}, 'expected "error" or "first", got \'last\''),
@@ -233,11 +234,11 @@ def test_selection_and_sort(values, data):
     keys = np.array(values, np.uint64)
     keep = data.draw(st.integers(1, len(values)))
     scratch = _select.new_scratch(len(values))
-    least = _select.keep_best(keys, 0, len(values), keep, 8, scratch)
+    least = _select.keep_best(keys, 0, len(values), keep, scratch)
     best = sorted(range(len(values)), key=lambda i: (-values[i], i))[:keep]
     assert scratch.chosen[:keep].tolist() == sorted(best)
     assert least == min(values[i] for i in best)
-    _select.sort_descending(keys, keep, 8, scratch)
+    _select.sort_descending(keys, keep, scratch)
     assert scratch.chosen[:keep].tolist() == best
 
 

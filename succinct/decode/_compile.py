@@ -2,13 +2,13 @@
 
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import njit, typeof, types
 from numba.extending import intrinsic
 
 from succinct.bits import lanes as bit_lanes
@@ -43,6 +43,12 @@ _parts: dict[tuple[Any, ModuleType], _Part] = {}
 
 
 @cache
+def compiled_read() -> Any:
+    """`_engine.read`, for all indexes."""
+    return compile_function(_engine.read, bit_lanes)
+
+
+@cache
 def compiled_search(lanes: ModuleType) -> Any:
     """`_engine.search` for the indexes whose navigation is `lanes`."""
     return compile_function(_engine.search, lanes)
@@ -52,6 +58,16 @@ def compiled_search(lanes: ModuleType) -> Any:
 def compiled_steps(lanes: ModuleType) -> tuple[Any, Any]:
     """`_engine.advance` and `_engine.report` for the indexes whose navigation is `lanes`."""
     return compile_function(_engine.advance, lanes), compile_function(_engine.report, lanes)
+
+
+def entry_point(function: Any, arguments: Sequence[Any]) -> Callable[..., Any]:
+    """Code of a compiled function for arguments of the types of these.
+
+    A call of it looks at no types, which takes numba longer than many a search, and is right only
+    for arguments of the same types.
+    """
+    entry: Callable[..., Any] = function.compile(tuple(map(typeof, arguments)))
+    return entry
 
 
 @cache

@@ -3,9 +3,9 @@
 Plain Python functions, compiled by `_compile` for the lanes module of one kind of index. The
 integer rules of `succinct.bits.lanes` apply.
 
-A step is `expand`, which finds the candidates of consecutive rows (beams) of a request, and
-`select`, which makes the best of them the next rows. Candidates are found in the order of parent
-and token, so rows that are expanded in several parts give the same as in one.
+`read` checks proposals. A step is `expand`, which finds the candidates of consecutive rows (beams)
+of a request, and `select`, which makes the best of them the next rows. Candidates are found in the
+order of parent and token, so rows that are expanded in several parts give the same as in one.
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from succinct.bits.lanes import BitLanes
 from succinct.decode._select import (
     Scratch,
+    bit_length,
     keep_best,
+    new_scratch,
     order32,
     order64,
     sort_descending,
@@ -30,37 +32,58 @@ from succinct.trie.lanes import (
     has_children,
     is_terminal,
     key_number,
-    listing_cost,
-    nth_child,
+    list_children,
 )
 
-# Called for every child or candidate.
-INLINED = ("_lookup", "_slot")
+# Called for every row, child or candidate.
+INLINED = ("_match", "_search")
 
 # What the logprobs of a row stand beside: the tokens that all rows share, tokens of its own, or
 # every token of the vocabulary in turn.
 SHARED, OWN, DENSE = range(3)
 
+# What may be wrong with a proposal.
+NOTHING, IS_NAN, OUT_OF_RANGE, REPEATED = range(4)
+
 _DEAD = np.uint64(0xFFFFFFFFFFFFFFFF)
-_LARGEST = np.uint64(0xFFFFFFFFFFFFFFFF)
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_NONE = np.float32(-np.inf)
+_INFINITE = np.float32(np.inf)
 _HASH = np.uint64(0x9E3779B1)
+_MAX_TOKEN = np.int64(0xFFFFFFFE)
+# Stands for the token of a place in the table that several tokens fall to.
+_SEVERAL = np.uint32(0xFFFFFFFF)
+_MOST_PLACES = 1 << 20
 
 
 class Proposals(NamedTuple):
-    """Log-probabilities of one step.
+    """Log-probabilities of one step in each line.
 
     Attributes
     ----------
     tokens : uint32 array [lines, K]
-        Ascend strictly within a line; not looked at if every token has its log-probability.
+        Distinct within a line; not looked at if every token has its log-probability.
     logprobs : float32 array [lines, K]
     counts : int64 array [lines]
         How many of each line count.
+    best : float32 array [lines]
+        The largest log-probability of each line.
     """
 
     tokens: NDArray[np.uint32]
     logprobs: NDArray[np.float32]
     counts: NDArray[np.int64]
+    best: NDArray[np.float32]
+
+
+def new_proposals(lines: int, n: int) -> Proposals:
+    """Room for `n` proposals in each line."""
+    return Proposals(
+        np.empty((lines, n), np.uint32),
+        np.empty((lines, n), np.float32),
+        np.empty(lines, np.int64),
+        np.empty(lines, np.float32),
+    )
 
 
 class Candidates(NamedTuple):
@@ -105,107 +128,291 @@ class Found(NamedTuple):
     tokens: NDArray[np.uint32]
 
 
-def _bit_length(n: int) -> int:
-    bits = 0
-    while n > 0:
-        n >>= 1
-        bits += 1
-    return bits
+class Room(NamedTuple):
+    """Room to work in.
 
-
-def table_size(n: int) -> int:
-    """Places that the hash table of `n` tokens needs."""
-    return 1 << _bit_length(4 * n)
-
-
-def _slot(token: np.int64, bits: int) -> np.int64:
-    """Home of `token` in a hash table of 2**bits places."""
-    mixed = (np.uint64(token) * _HASH) & np.uint64(0xFFFFFFFF)
-    return np.int64(mixed >> np.uint64(32 - bits))
-
-
-def _fill_table(tokens: NDArray[np.uint32], line: int, n: int, table: NDArray[np.int32]) -> int:
-    """Hash table (linear probing) from a token to its rank + 1 among ``tokens[line, :n]``.
-
-    Returns the bits of its size.
+    Attributes
+    ----------
+    table : float32 array [1, places]
+        Log-probability of the proposals whose token ends in the bits of a place; -inf for none,
+        which all places hold before and after. `places` is a power of two.
+    owners : uint32 array [places]
+        The token of each proposal in the table, or `_SEVERAL`; not looked at if there is a place
+        for every token of the index.
+    tokens : uint32, children : uint64 arrays
+        Children of a row; for as many as a state can have, and as many as there are proposals.
+    hits : int64, totals : float32 arrays
+        The places of those that are looked at again, and their sums.
+    order : int64 array [K]
+        Proposals of a line, tokens ascending.
+    token_keys : uint64 array [K]
+    candidates : Candidates
+        For ``2 * width``.
+    scratch : Scratch
+        For as many as there are candidates, results or proposals.
     """
-    bits = _bit_length(4 * n)
-    for at in range(1 << bits):
-        table[at] = 0
-    for rank in range(n):
-        at = _slot(np.int64(tokens[line, rank]), bits)
-        while table[at] != 0:
-            at = (at + 1) & ((1 << bits) - 1)
-        table[at] = rank + 1
-    return bits
+
+    table: NDArray[np.float32]
+    owners: NDArray[np.uint32]
+    tokens: NDArray[np.uint32]
+    children: NDArray[np.uint64]
+    hits: NDArray[np.int64]
+    totals: NDArray[np.float32]
+    order: NDArray[np.int64]
+    token_keys: NDArray[np.uint64]
+    candidates: Candidates
+    scratch: Scratch
 
 
-def _lookup(
-    mode: int,
-    token: np.int64,
-    tokens: NDArray[np.uint32],
+def new_room(n_tokens: int, n_children: int, n_proposals: int, width: int, results: int) -> Room:
+    """Room for a vocabulary, fan-out, proposals and beam width; results as in `Found`."""
+    places = min(_MOST_PLACES, 1 << int(n_tokens).bit_length())
+    listed = max(n_children, n_proposals)
+    return Room(
+        np.full((1, places), _NONE),
+        np.empty(places, np.uint32),
+        np.empty(listed, np.uint32),
+        np.empty(listed, np.uint64),
+        np.empty(listed, np.int64),
+        np.empty(listed, np.float32),
+        np.empty(n_proposals, np.int64),
+        np.empty(n_proposals, np.uint64),
+        new_candidates(2 * width),
+        new_scratch(max(2 * width, results, n_proposals)),
+    )
+
+
+def seen_places(n: int) -> int:
+    """Places that the hash table of `n` tokens needs."""
+    return 1 << (4 * n).bit_length()
+
+
+def read(
+    ids: NDArray[np.int64],
+    values: NDArray[np.float32],
+    min_token_logprob: np.float32,
+    first_counts: bool,
+    seen: NDArray[np.uint32],
+    proposals: Proposals,
+) -> tuple[int, int, int]:
+    """Check proposals, and keep those that are of use.
+
+    Parameters
+    ----------
+    ids, values : arrays [lines, K]
+        A value of -inf marks padding.
+    min_token_logprob : float32
+        Log-probabilities must be larger.
+    first_counts : bool
+        Whether a token may be repeated, and its first proposal counts.
+    seen : uint32 array
+        Room for `seen_places`.
+    proposals : Proposals
+        Is written to.
+
+    Returns
+    -------
+    fault, line, place
+        What is wrong with the first bad proposal, or `NOTHING`.
+    """
+    shift = np.uint64(33 - bit_length(np.uint64(len(seen))))
+    last = len(seen) - 1
+    for line in range(ids.shape[0]):
+        for at in range(len(seen)):
+            seen[at] = np.uint32(0)
+        n = 0
+        best = _NONE
+        for k in range(ids.shape[1]):
+            value = values[line, k]
+            if value == _NONE:
+                continue
+            token = ids[line, k]
+            if np.isnan(value):
+                return IS_NAN, line, k
+            if token < 0 or token > _MAX_TOKEN:
+                return OUT_OF_RANGE, line, k
+            mark = np.uint32(token + 1)
+            at = np.int64(((np.uint64(token) * _HASH) & np.uint64(0xFFFFFFFF)) >> shift)
+            while seen[at] != np.uint32(0) and seen[at] != mark:
+                at = (at + 1) & last
+            if seen[at] == mark:
+                if first_counts:
+                    continue
+                return REPEATED, line, k
+            seen[at] = mark
+            if value > min_token_logprob:
+                proposals.tokens[line, n] = np.uint32(token)
+                proposals.logprobs[line, n] = value
+                best = max(best, value)
+                n += 1
+        proposals.counts[line] = n
+        proposals.best[line] = best
+    return NOTHING, 0, 0
+
+
+def _fill_table(proposals: Proposals, line: int, room: Room, n_tokens: np.int64) -> None:
+    """Put the proposals of a line into the table, but for tokens that the index does not have."""
+    mask = np.int64(len(room.owners) - 1)
+    for k in range(proposals.counts[line]):
+        token = np.int64(proposals.tokens[line, k])
+        if token < n_tokens:
+            place = token & mask
+            value = proposals.logprobs[line, k]
+            if n_tokens > len(room.owners):
+                here = room.table[0, place]
+                room.owners[place] = np.uint32(token) if here == _NONE else _SEVERAL
+                value = max(here, value)
+            room.table[0, place] = value
+
+
+def _clear_table(proposals: Proposals, line: int, room: Room) -> None:
+    mask = np.int64(len(room.owners) - 1)
+    for k in range(proposals.counts[line]):
+        room.table[0, np.int64(proposals.tokens[line, k]) & mask] = _NONE
+
+
+def _order_by_token(proposals: Proposals, line: int, room: Room) -> None:
+    n = proposals.counts[line]
+    for k in range(n):
+        room.token_keys[k] = np.uint64(_MAX_TOKEN - np.int64(proposals.tokens[line, k]))
+        room.scratch.chosen[k] = k
+    sort_descending(room.token_keys, n, room.scratch)
+    for k in range(n):
+        room.order[k] = room.scratch.chosen[k]
+
+
+def _owned(proposals: Proposals, line: int, token: np.int64, room: Room) -> np.float32:
+    """Log-probability of a token where several may share a place in the table."""
+    place = token & np.int64(len(room.owners) - 1)
+    if np.int64(room.owners[place]) == token:
+        return np.float32(room.table[0, place])
+    if room.owners[place] == _SEVERAL:
+        for k in range(proposals.counts[line]):
+            if np.int64(proposals.tokens[line, k]) == token:
+                return np.float32(proposals.logprobs[line, k])
+    return _NONE
+
+
+def _match(
+    values: NDArray[np.float32],
     line: int,
-    n: int,
-    table: NDArray[np.int32],
-    bits: int,
+    mask: np.uint64,
+    row_sum: np.float32,
+    need: np.float32,
+    count: np.int64,
+    room: Room,
 ) -> np.int64:
-    """Rank of `token` among the `n` of a line, or -1."""
-    if mode == SHARED:
-        at = _slot(token, bits)
-        while table[at] != 0:
-            rank = np.int64(table[at]) - 1
-            if np.int64(tokens[line, rank]) == token:
-                return np.int64(rank)
-            at = (at + 1) & ((1 << bits) - 1)
-        return np.int64(-1)
-    if mode == DENSE:
-        return np.int64(token if token < n else -1)
-    low = np.int64(0)
-    high = np.int64(n)
+    """Put the places of the listed children whose sum may be larger than `need` into `hits`.
+
+    The sums are put into `totals`, and are not smaller than they should be.
+    """
+    n = np.uint64(0)
+    # Unsigned places need no check of sign.
+    for k in range(np.uint64(count)):
+        # Without a branch, which could not be foreseen.
+        total = np.float32(row_sum + values[line, np.uint64(room.tokens[k]) & mask])
+        room.hits[n] = k
+        room.totals[n] = total
+        n += np.uint64(total > need)
+    return np.int64(n)
+
+
+def _search(
+    index: Any,
+    state: np.uint64,
+    first: np.int64,
+    count: np.int64,
+    row_sum: np.float32,
+    need: np.float32,
+    proposals: Proposals,
+    line: int,
+    room: Room,
+) -> int:
+    """List the children whose sum is larger than `need`, by looking for each proposal.
+
+    The proposals that led to them are put into `hits`.
+    """
+    n = 0
+    for k in range(proposals.counts[line]):
+        rank = room.order[k]
+        total = np.float32(row_sum + proposals.logprobs[line, rank])
+        if total > need:
+            token = np.int64(proposals.tokens[line, rank])
+            child = find_child(index, state, first, count, token)
+            room.tokens[n] = np.uint32(token)
+            room.children[n] = child
+            room.hits[n] = rank
+            room.totals[n] = total
+            n += child != _DEAD
+    return n
+
+
+def _hopeless(
+    bound: np.uint64,
+    factors: NDArray[np.float64],
+    best: NDArray[np.float32],
+    line: int,
+    step: int,
+    first: int,
+    end: int,
+) -> np.float32:
+    """The largest sum after `step` with which no result can have a larger key than `bound`.
+
+    Results are found in steps [first, end), `first` being `step` or the one after it; at most the
+    best proposals of the steps after `step` are taken, whose lines follow `line`. Rounding is
+    monotone, so that this is exact.
+    """
+    if first >= end:
+        return _INFINITE
+    low = order32(_NONE)
+    if bound == np.uint64(0):
+        return _NONE
+    high = order32(_INFINITE)
     while low < high:
-        middle = (low + high) >> 1
-        if np.int64(tokens[line, middle]) < token:
-            low = middle + 1
+        middle = (low + high + np.uint64(1)) >> np.uint64(1)
+        total = unorder32(middle)
+        reaches = False
+        for later in range(step, end):
+            if later > step:
+                total = np.float32(total + best[line + later - step])
+            if later >= first and order64(np.float64(total) * factors[later + 1]) > bound:
+                reaches = True
+        if reaches:
+            high = middle - np.uint64(1)
         else:
-            high = middle
-    if low < n and np.int64(tokens[line, low]) == token:
-        return np.int64(low)
-    return np.int64(-1)
+            low = middle
+    return unorder32(low)
 
 
-def _shrink_candidates(
-    candidates: Candidates, base: int, n: int, keep: int, scratch: Scratch
-) -> np.uint64:
-    """Keep the best of ``[base, base + n)``, in their order; the smallest key kept."""
-    least = keep_best(candidates.keys, base, n, keep, 4, scratch)
+def _shrink_candidates(candidates: Candidates, n: int, keep: int, scratch: Scratch) -> np.uint64:
+    """Keep the best of `n`, in their order; the smallest key kept."""
+    least = keep_best(candidates.keys, 0, n, keep, scratch)
     for i in range(keep):
         j = scratch.chosen[i]
-        candidates.keys[base + i] = candidates.keys[j]
-        candidates.states[base + i] = candidates.states[j]
-        candidates.parents[base + i] = candidates.parents[j]
-        candidates.tokens[base + i] = candidates.tokens[j]
-    return np.uint64(least)
+        candidates.keys[i] = candidates.keys[j]
+        candidates.states[i] = candidates.states[j]
+        candidates.parents[i] = candidates.parents[j]
+        candidates.tokens[i] = candidates.tokens[j]
+    return least
 
 
-def _move_found(source: Found, j: int, target: Found, i: int) -> None:
-    target.keys[i] = source.keys[j]
-    target.states[i] = source.states[j]
-    target.sums[i] = source.sums[j]
-    target.steps[i] = source.steps[j]
-    target.parents[i] = source.parents[j]
-    target.tokens[i] = source.tokens[j]
-
-
-def _shrink_found(found: Found, base: int, n: int, keep: int, scratch: Scratch) -> np.uint64:
-    """As `_shrink_candidates`, for results."""
-    least = keep_best(found.keys, base, n, keep, 8, scratch)
+def shrink_found(found: Found, base: int, n: int, keep: int, scratch: Scratch) -> np.uint64:
+    """As `_shrink_candidates`, for the `n` results at `base`."""
+    least = keep_best(found.keys, base, n, keep, scratch)
     for i in range(keep):
-        _move_found(found, scratch.chosen[i], found, base + i)
-    return np.uint64(least)
+        j = scratch.chosen[i]
+        found.keys[base + i] = found.keys[j]
+        found.states[base + i] = found.states[j]
+        found.sums[base + i] = found.sums[j]
+        found.steps[base + i] = found.steps[j]
+        found.parents[base + i] = found.parents[j]
+        found.tokens[base + i] = found.tokens[j]
+    return least
 
 
 def expand(
     index: Any,
+    n_tokens: np.int64,
     states: NDArray[np.uint64],
     sums: NDArray[np.float32],
     origin: int,
@@ -216,16 +423,14 @@ def expand(
     line: int,
     min_token_logprob: np.float32,
     min_logprob: np.float32,
-    factor: np.float64,
+    hopeless: np.float32,
+    factors: NDArray[np.float64],
     step: int,
     width: int,
     max_results: int,
     allowed: BitLanes,
     offset: np.int64,
-    table: NDArray[np.int32],
-    scratch: Scratch,
-    candidates: Candidates,
-    base: int,
+    room: Room,
     found: Found,
     found_base: int,
     n_found: int,
@@ -237,25 +442,27 @@ def expand(
     ----------
     index : namedtuple
         Arrays of the index.
+    n_tokens : int
+        Vocabulary of the index.
     states, sums : arrays
         Of all rows. Those of the request begin at `origin` and come best first.
     mode, proposals, line
         If the mode is SHARED, `line` is that of all rows; otherwise a row is its own.
-    min_token_logprob, min_logprob : float32
-        Log-probabilities, and sums with them, must be larger.
-    factor : float64
-        What to multiply sums of this length by.
+    min_logprob : float32
+        Sums must be larger.
+    hopeless : float32
+        Candidates are of use only if their sum is larger.
+    factors : array
+        What to multiply sums by, for every length.
     width : int
         Most candidates that are of use; 0 after the last step.
     max_results : int
     allowed, offset
         Eligible keys; see `eligibility`.
-    table : array
-        Room for `table_size` of the shared tokens.
-    scratch : Scratch
-        For ``max(2 * width, 2 * max_results)`` keys.
-    candidates, base
-        Are written to from `base` on, ``2 * width`` places at most.
+    min_token_logprob : float32
+        Log-probabilities must be larger; `read` has left out the others of proposals.
+    room : Room
+        The candidates are left in it.
     found, found_base, n_found, found_bound
         Are added to the `n_found` at `found_base`, of which there are less than
         ``2 * max_results``; they need a larger key than `found_bound`.
@@ -264,90 +471,84 @@ def expand(
     -------
     candidates, results, bound of results
     """
+    candidates = room.candidates
     n_candidates = 0
-    n = np.int64(0)
-    bits = 0
-    best = np.float32(np.inf)
-    if mode == SHARED:
-        n = proposals.counts[line]
-        if n == 0:
-            return n_candidates, n_found, found_bound
-        bits = _fill_table(proposals.tokens, line, n, table)
-        best = proposals.logprobs[line, 0]
-        for rank in range(1, n):
-            best = max(best, proposals.logprobs[line, rank])
-    # Candidates need a larger key.
-    bound = _LARGEST if width == 0 else np.uint64(0)
+    # Candidates and results need larger sums.
+    floor = max(hopeless, min_logprob) if width > 0 else _INFINITE
+    cut = _hopeless(found_bound, factors, proposals.best, line, step, step, step + 1)
+    values = proposals.logprobs if mode == DENSE else room.table
+    mask = _ALL if mode == DENSE else np.uint64(len(room.owners) - 1)
+    ordered = -1
     known_first = np.int64(0)
     known_end = np.int64(0)
+    if mode == SHARED:
+        _fill_table(proposals, line, room, n_tokens)
     for row in range(first, end):
         state = states[row]
         row_sum = sums[row]
-        # Sums cannot be larger than this from here on: neither this row's nor, since rows come
-        # best first, those of the rows behind it.
-        top = np.float32(row_sum + best)
-        if not top > min_logprob:
-            break
-        if order32(top) <= bound and order64(np.float64(top) * factor) <= found_bound:
-            break
+        need = max(min(floor, cut), min_logprob)
         if mode != SHARED:
             line = row
-            n = proposals.counts[line]
+        if mode != DENSE and not np.float32(row_sum + proposals.best[line]) > need:
+            # Rows come best first.
+            if mode == SHARED:
+                break
+            continue
         first_child, count = child_range(index, state)
-        listing = count * listing_cost(index, state)
-        if mode == OWN:
-            listing += count * _bit_length(n)
-        lists = mode == DENSE or listing <= n * 2 or listing <= n * _bit_length(count)
+        n_proposed = proposals.counts[line]
+        lists = (
+            mode == DENSE
+            or count <= n_proposed
+            or count <= 2 * n_proposed * bit_length(np.uint64(count))
+        )
+        if lists:
+            if mode == OWN:
+                _fill_table(proposals, line, room, n_tokens)
+            list_children(index, state, first_child, count, room.tokens, room.children, np.int64(0))
+            n_hits = _match(values, line if mode == DENSE else 0, mask, row_sum, need, count, room)
+        else:
+            if ordered != line:
+                _order_by_token(proposals, line, room)
+                ordered = line
+            n_hits = _search(index, state, first_child, count, row_sum, need, proposals, line, room)
         if offset >= 0:
             known_first, known_end = extensions(index, state)
-        trials = count if lists else n
-        for trial in range(trials):
-            child = _DEAD
-            rank = np.int64(trial)
-            if lists:
-                token, child = nth_child(index, state, first_child, trial)
-                rank = _lookup(mode, token, proposals.tokens, line, n, table, bits)
-                if rank < 0 or child == _DEAD:
-                    continue
-            value = proposals.logprobs[line, rank]
-            total = np.float32(row_sum + value)
-            # Also false for NaN.
-            if not (value > min_token_logprob and total > min_logprob):
+        for hit in range(n_hits):
+            place = room.hits[hit] if lists else np.int64(hit)
+            child = room.children[place]
+            total = room.totals[hit]
+            is_key = total > cut and is_terminal(index, child)
+            if not (is_key or total > floor):
                 continue
-            key = order32(total)
-            found_key = order64(np.float64(total) * factor)
-            if key <= bound and found_key <= found_bound:
-                continue
-            if not lists:
-                token = np.int64(proposals.tokens[line, rank])
-                child = find_child(index, state, first_child, count, token)
-                if child == _DEAD:
+            token = np.int64(room.tokens[place])
+            if mode == DENSE:
+                if not values[line, token] > min_token_logprob:
                     continue
-            if key > bound and has_children(index, child):
+            elif lists and n_tokens > len(room.owners):
+                total = np.float32(row_sum + _owned(proposals, line, token, room))
+            if child == _DEAD or not total > min_logprob:
+                continue
+            if total > floor and has_children(index, child):
+                goes_on = True
                 if offset >= 0:
                     # In a chain the keys beyond stay the same, and one of them is eligible.
                     low, high = extensions(index, child)
-                    if not (low == known_first and high == known_end) and not eligible_beyond(
+                    goes_on = (low == known_first and high == known_end) or eligible_beyond(
                         index, low, high, allowed, offset
-                    ):
-                        key = np.uint64(0)
-                if key > bound:
-                    at = base + n_candidates
-                    candidates.keys[at] = key
-                    candidates.states[at] = child
-                    candidates.parents[at] = row - origin
-                    candidates.tokens[at] = np.uint32(token)
+                    )
+                if goes_on:
+                    candidates.keys[n_candidates] = order32(total)
+                    candidates.states[n_candidates] = child
+                    candidates.parents[n_candidates] = row - origin
+                    candidates.tokens[n_candidates] = np.uint32(token)
                     n_candidates += 1
                     if n_candidates == 2 * width:
-                        bound = _shrink_candidates(candidates, base, n_candidates, width, scratch)
+                        least = _shrink_candidates(candidates, n_candidates, width, room.scratch)
+                        floor = max(floor, unorder32(least))
                         n_candidates = width
-            if (
-                found_key > found_bound
-                and is_terminal(index, child)
-                and is_eligible(index, child, allowed, offset)
-            ):
+            if is_key and total > cut and is_eligible(index, child, allowed, offset):
                 at = found_base + n_found
-                found.keys[at] = found_key
+                found.keys[at] = order64(np.float64(total) * factors[step + 1])
                 found.states[at] = child
                 found.sums[at] = total
                 found.steps[at] = step
@@ -355,17 +556,25 @@ def expand(
                 found.tokens[at] = np.uint32(token)
                 n_found += 1
                 if n_found == 2 * max_results:
-                    found_bound = _shrink_found(found, found_base, n_found, max_results, scratch)
+                    found_bound = shrink_found(
+                        found, found_base, n_found, max_results, room.scratch
+                    )
+                    cut = _hopeless(
+                        found_bound, factors, proposals.best, line, step, step, step + 1
+                    )
                     n_found = max_results
+        if mode == OWN and lists:
+            _clear_table(proposals, line, room)
+    if mode == SHARED:
+        _clear_table(proposals, line, room)
     return n_candidates, n_found, found_bound
 
 
 def select(
-    candidates: Candidates,
-    base: int,
     n: int,
     width: int,
-    scratch: Scratch,
+    hopeless: np.float32,
+    room: Room,
     states: NDArray[np.uint64],
     sums: NDArray[np.float32],
     row: int,
@@ -373,21 +582,26 @@ def select(
     tokens: NDArray[np.uint32],
     note: int,
 ) -> int:
-    """Make the best of the candidates ``[base, base + n)`` the rows from `row` on.
+    """Make the best of the `n` candidates whose sum is larger than `hopeless` the rows from `row`.
 
     Their parents and tokens are noted from `note` on. Returns how many there are.
     """
+    candidates = room.candidates
+    chosen = room.scratch.chosen
     if n > width:
-        keep_best(candidates.keys, base, n, width, 4, scratch)
+        keep_best(candidates.keys, 0, n, width, room.scratch)
         n = width
     else:
         for i in range(n):
-            scratch.chosen[i] = base + i
-    sort_descending(candidates.keys, n, 4, scratch)
+            chosen[i] = i
+    sort_descending(candidates.keys, n, room.scratch)
     for i in range(n):
-        j = scratch.chosen[i]
+        j = chosen[i]
+        total = unorder32(candidates.keys[j])
+        if not total > hopeless:
+            return i
         states[row + i] = candidates.states[j]
-        sums[row + i] = unorder32(candidates.keys[j])
+        sums[row + i] = total
         parents[note + i] = candidates.parents[j]
         tokens[note + i] = candidates.tokens[j]
     return n
@@ -433,17 +647,18 @@ class Notes(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Results of requests, each's best first.
+    """Results of requests one after another, each's best first.
 
     Attributes
     ----------
     counts : int64 array [requests]
-        How many there are; the rest of a request's places is not written to.
-    sums : float32, numbers : int64, states : uint64, lengths : int64 arrays [requests, places]
-    tokens : uint32 array [requests, places, steps]
+    scores : float64, sums : float32, numbers : int64, states : uint64, lengths : int64 arrays
+    tokens : uint32 array
+        Of all results, one after another.
     """
 
     counts: NDArray[np.int64]
+    scores: NDArray[np.float64]
     sums: NDArray[np.float32]
     numbers: NDArray[np.int64]
     states: NDArray[np.uint64]
@@ -452,16 +667,23 @@ class Output(NamedTuple):
 
 
 def new_output(requests: int, places: int, steps: int) -> Output:
-    """Room for results."""
-    shape = requests, places
+    """Room for `places` results of each request."""
+    size = requests * places
     return Output(
-        np.zeros(requests, np.int64),
-        np.empty(shape, np.float32),
-        np.empty(shape, np.int64),
-        np.empty(shape, np.uint64),
-        np.empty(shape, np.int64),
-        np.empty((*shape, steps), np.uint32),
+        np.empty(requests, np.int64),
+        np.empty(size, np.float64),
+        np.empty(size, np.float32),
+        np.empty(size, np.int64),
+        np.empty(size, np.uint64),
+        np.empty(size, np.int64),
+        np.empty(size * steps, np.uint32),
     )
+
+
+def written(out: Output, n: int, n_tokens: int) -> tuple[NDArray[Any], ...]:
+    """The first `n` results, which have `n_tokens` in all."""
+    columns = (out.scores, out.sums, out.numbers, out.states, out.lengths)
+    return out.counts, *(column[:n] for column in columns), out.tokens[:n_tokens]
 
 
 def trace(
@@ -470,38 +692,49 @@ def trace(
     base: int,
     n: int,
     max_results: int,
+    factors: NDArray[np.float64],
     notes: Notes,
     scratch: Scratch,
     out: Output,
-    request: int,
-) -> None:
-    """Write the best of the `n` results at `base`, and the paths to them."""
+    at: int,
+    token_at: int,
+) -> Any:
+    """Write the best of the `n` results at `base`, and the paths to them.
+
+    `at` and `token_at` are where results and tokens go, and are returned for the next.
+    """
+    chosen = scratch.chosen
     if n > max_results:
-        keep_best(found.keys, base, n, max_results, 8, scratch)
+        keep_best(found.keys, base, n, max_results, scratch)
         n = max_results
     else:
         for i in range(n):
-            scratch.chosen[i] = base + i
-    sort_descending(found.keys, n, 8, scratch)
-    out.counts[request] = n
+            chosen[i] = base + i
+    sort_descending(found.keys, n, scratch)
     for i in range(n):
-        j = scratch.chosen[i]
+        j = chosen[i]
         step = np.int64(found.steps[j])
-        out.sums[request, i] = found.sums[j]
-        out.numbers[request, i] = key_number(index, found.states[j])
-        out.states[request, i] = found.states[j]
-        out.lengths[request, i] = step + 1
-        out.tokens[request, i, step] = found.tokens[j]
+        out.scores[at] = np.float64(found.sums[j]) * factors[step + 1] + 0.0
+        out.sums[at] = found.sums[j]
+        out.numbers[at] = key_number(index, found.states[j])
+        out.states[at] = found.states[j]
+        out.lengths[at] = step + 1
+        at += 1
+        out.tokens[token_at + step] = found.tokens[j]
         row = np.int64(found.parents[j])
+        end = token_at + step + 1
         while step > 0:
             step -= 1
             place = notes.starts[step] + row
-            out.tokens[request, i, step] = notes.tokens[place]
+            out.tokens[token_at + step] = notes.tokens[place]
             row = np.int64(notes.parents[place])
+        token_at = end
+    return at, token_at
 
 
 def search(
     index: Any,
+    n_tokens: np.int64,
     root: np.uint64,
     proposals: Proposals,
     widths: NDArray[np.int64],
@@ -512,19 +745,19 @@ def search(
     offsets: NDArray[np.int64],
     states: NDArray[np.uint64],
     sums: NDArray[np.float32],
-    table: NDArray[np.int32],
-    scratch: Scratch,
-    candidates: Candidates,
+    room: Room,
     found: Found,
     notes: Notes,
     out: Output,
-) -> None:
+) -> tuple[int, int]:
     """Search for every query.
 
     Parameters
     ----------
     index : namedtuple
         Arrays of the index.
+    n_tokens : int
+        Vocabulary of the index.
     root : uint64
         State to start from; has children.
     proposals : Proposals
@@ -541,14 +774,25 @@ def search(
         Eligible keys.
     offsets : array [Q]
         Where those of each query begin; negative for every key.
-    states, sums, table, scratch, candidates, found, notes
-        Room to work in: for the widest step, `table_size` of the proposals, twice the widest step
-        and twice the results.
+    states, sums, room, found, notes
+        Room to work in: for the widest step, and for twice as many results as are wanted.
     out : Output
         Is written to.
+
+    Returns
+    -------
+    results, tokens
+        How many were written.
+
+    Notes
+    -----
+    Once there are as many results as are wanted, prefixes that cannot lead to a better one are
+    dropped. They are the last of their step, and so is what follows from them, so that no other
+    prefix changes.
     """
     n_steps = widths.shape[0]
-    lowest = np.float32(-np.inf)
+    at = np.int64(0)
+    token_at = np.int64(0)
     for query in range(offsets.shape[0]):
         offset = offsets[query]
         rows = np.int64(reaches_eligible(index, root, allowed, offset))
@@ -556,11 +800,14 @@ def search(
         sums[0] = np.float32(0.0)
         n_found = np.int64(0)
         bound = np.uint64(0)
+        hopeless = _NONE
         for step in range(n_steps):
             if rows == 0:
                 break
+            line = query * n_steps + step
             n, n_found, bound = expand(
                 index,
+                n_tokens,
                 states,
                 sums,
                 0,
@@ -568,30 +815,31 @@ def search(
                 rows,
                 SHARED,
                 proposals,
-                query * n_steps + step,
-                lowest,
+                line,
+                _NONE,
                 min_logprob,
-                factors[step + 1],
+                hopeless,
+                factors,
                 step,
                 0 if step + 1 == n_steps else widths[step],
                 max_results,
                 allowed,
                 offset,
-                table,
-                scratch,
-                candidates,
-                0,
+                room,
                 found,
                 0,
                 n_found,
                 bound,
             )
+            if n_found >= max_results:
+                bound = shrink_found(found, 0, n_found, max_results, room.scratch)
+                n_found = np.int64(max_results)
+            hopeless = _hopeless(bound, factors, proposals.best, line, step, step + 1, n_steps)
             rows = select(
-                candidates,
-                0,
                 n,
                 widths[step],
-                scratch,
+                hopeless,
+                room,
                 states,
                 sums,
                 0,
@@ -599,11 +847,32 @@ def search(
                 notes.tokens,
                 notes.starts[step],
             )
-        trace(index, found, 0, n_found, max_results, notes, scratch, out, query)
+            # No proposal adds more than the best one: what is hopeless now is no better later.
+            if step + 2 < n_steps:
+                hopeless = _hopeless(
+                    bound, factors, proposals.best, line + 1, step + 1, step + 2, n_steps
+                )
+        n_before = at
+        at, token_at = trace(
+            index,
+            found,
+            0,
+            n_found,
+            max_results,
+            factors,
+            notes,
+            room.scratch,
+            out,
+            at,
+            token_at,
+        )
+        out.counts[query] = at - n_before
+    return at, token_at
 
 
 def advance(
     index: Any,
+    n_tokens: np.int64,
     states: NDArray[np.uint64],
     sums: NDArray[np.float32],
     offsets: NDArray[np.int64],
@@ -613,15 +882,13 @@ def advance(
     proposals: Proposals,
     min_token_logprob: np.float32,
     min_logprob: np.float32,
-    factor: np.float64,
+    factors: NDArray[np.float64],
     step: int,
     width: int,
     max_results: int,
     allowed: BitLanes,
     eligible: NDArray[np.int64],
-    table: NDArray[np.int32],
-    scratch: Scratch,
-    candidates: Candidates,
+    room: Room,
     found: Found,
     result_room: int,
     n_found: NDArray[np.int64],
@@ -649,6 +916,7 @@ def advance(
     for request in range(first, end):
         n, n_found[request], bounds[request] = expand(
             index,
+            n_tokens,
             states,
             sums,
             offsets[request],
@@ -659,27 +927,24 @@ def advance(
             0,
             min_token_logprob,
             min_logprob,
-            factor,
+            _NONE,
+            factors,
             step,
             width,
             max_results,
             allowed,
             eligible[request],
-            table,
-            scratch,
-            candidates,
-            0,
+            room,
             found,
             request * result_room,
             n_found[request],
             bounds[request],
         )
         new_counts[request] = select(
-            candidates,
-            0,
             n,
             width,
-            scratch,
+            _NONE,
+            room,
             new_states,
             new_sums,
             request * width,
@@ -695,14 +960,33 @@ def report(
     result_room: int,
     n_found: NDArray[np.int64],
     max_results: int,
+    factors: NDArray[np.float64],
     starts: NDArray[np.int64],
     parents: NDArray[np.int32],
     tokens: NDArray[np.uint32],
     scratch: Scratch,
     out: Output,
-) -> None:
-    """The results of all requests of a stepwise search; row q of `starts` is for request q."""
+) -> tuple[int, int]:
+    """The results of all requests of a stepwise search; row q of `starts` is for request q.
+
+    Returns how many results and tokens were written.
+    """
+    at = np.int64(0)
+    token_at = np.int64(0)
     for request in range(n_found.shape[0]):
-        notes = Notes(starts[request], parents, tokens)
-        base = request * result_room
-        trace(index, found, base, n_found[request], max_results, notes, scratch, out, request)
+        n_before = at
+        at, token_at = trace(
+            index,
+            found,
+            request * result_room,
+            n_found[request],
+            max_results,
+            factors,
+            Notes(starts[request], parents, tokens),
+            scratch,
+            out,
+            at,
+            token_at,
+        )
+        out.counts[request] = at - n_before
+    return at, token_at

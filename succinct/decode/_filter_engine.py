@@ -351,7 +351,7 @@ def select(
                     keys[found] = key
                     found += 1
                     if found == room:
-                        bound = keep_best(keys, 0, found, width, 8, scratch)
+                        bound = keep_best(keys, 0, found, width, scratch)
                         for i in range(width):
                             keys[i] = keys[chosen[i]]
                         found = width
@@ -362,11 +362,11 @@ def select(
         if keep == 0:
             continue
         if keep < found:
-            keep_best(keys, 0, found, keep, 8, scratch)
+            keep_best(keys, 0, found, keep, scratch)
         else:
             for i in range(keep):
                 chosen[i] = i
-        sort_descending(keys, keep, 8, scratch)
+        sort_descending(keys, keep, scratch)
         for i in range(keep):
             key = keys[chosen[i]]
             place = np.int64(_RANK_MASK - (key & _RANK_MASK))

@@ -1,7 +1,10 @@
 """Beam search over proposals."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Sequence
+from functools import lru_cache
 from math import inf, isfinite, isnan
 from typing import Any, NamedTuple
 
@@ -11,13 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from succinct import _args
 from succinct._args import at_least_one
 from succinct._threads import in_threads, parts_of, read_threads
-from succinct.decode import _select
+from succinct.decode import _engine, _search
 from succinct.decode.eligibility import Allowed, read_allowed
 from succinct.decode.result import BeamResult
 from succinct.index import Index
 
-# Sorts behind every proposal.
-_ABSENT = np.uint64(2**64 - 1)
+_NONE = np.float32(-inf)
 # Ranks of beams are kept in 32 bits.
 _MAX_WIDTH = 2**31 - 1
 # Room for the results of the queries that are searched in one go.
@@ -89,13 +91,15 @@ def beam_search(
     TypeError
         If `index` is not an index, or an argument has the wrong type.
     ValueError
-        If shapes disagree, a log-probability is NaN, a token is out of range or repeated, or
-        `beam_width`, `max_results`, `num_threads` is below 1. Nothing has been searched then.
+        If shapes disagree, a log-probability is NaN, a token is out of range or repeated,
+        `beam_width`, `max_results`, `num_threads` is below 1, or `length_penalty` makes a factor
+        0 or infinite.
 
     Notes
     -----
-    A step costs O(K log K) to sort the proposals, and for each beam the lesser of its number of
-    children and K binary searches among them; memory is O(T beam_width + max_results). `allowed`
+    A step costs O(K), and for each beam the lesser of its number of children and K binary searches
+    among them; memory is O(T beam_width + max_results), and is kept for the next call. Once
+    `max_results` keys are found, beams that cannot lead to a better one are dropped. `allowed`
     adds O(n_keys / 64) for each bitmap to put it under rank (a `BitVector` for all queries is
     already), and for each child that would be kept a few ranks for each level below it. The first
     call of a process loads or compiles the engine.
@@ -127,51 +131,51 @@ def beam_search(
         min_logprob=min_logprob,
         duplicates=duplicates,
     )
-    widths, factors, candidates = asked.widths, asked.factors, asked.candidates
-    bits, offsets = read_allowed(allowed, int(index.n_keys), len(ids))
-    tokens, sums, counts = _sort_proposals(ids, values, asked.min_token, duplicates)
-
-    # Imports numba, which takes longer than most searches.
-    from succinct.decode import _engine
-    from succinct.decode._compile import compiled_search
-
-    search = compiled_search(index.lanes)
-    max_results = asked.max_results
-    widest = max(widths, default=1)
-    fixed = (np.array(widths, np.int64), asked.min_sum, factors, max_results, bits)
-    arrays = index.lane_arrays()
-    root = np.uint64(index.root)
+    widths, candidates = asked.widths, asked.candidates
+    engine = _search.engine_of(index)
+    bits, offsets = read_allowed(allowed, engine.n_keys, len(ids))
+    kept = min(asked.max_results, candidates)
+    widths_of_steps = np.array(widths, np.int64)
     starts = np.array([0, *itertools.accumulate(widths)], np.int64)
-    # With twice the places needed, selecting costs O(1) for each candidate. All is as large as it
-    # can get, which takes memory only when it is written to.
-    result_room = min(2 * max_results, candidates)
+    advice = '; pass duplicates="first" to use the first only'
 
-    def search_part(part: slice) -> Any:
+    def search_part(part: slice) -> tuple[NDArray[Any], ...]:
         n_queries = part.stop - part.start
-        lines = n_queries * n_steps
-        out = _engine.new_output(n_queries, min(max_results, candidates), n_steps)
-        search(
-            arrays,
-            root,
-            _engine.Proposals(
-                tokens[part].reshape(lines, n_proposals),
-                sums[part].reshape(lines, n_proposals),
-                counts[part].reshape(lines),
-            ),
-            *fixed,
-            offsets[part],
-            np.empty(widest, np.uint64),
-            np.empty(widest, np.float32),
-            np.empty(_engine.table_size(n_proposals), np.int32),
-            _select.new_scratch(max(2 * widest, result_room)),
-            _engine.new_candidates(2 * widest),
-            _engine.new_found(result_room),
-            _engine.Notes(starts, np.empty(starts[-1], np.int32), np.empty(starts[-1], np.uint32)),
-            out,
+        # With twice the places needed, selecting costs O(1) for each candidate.
+        sizes = _search.Sizes(
+            n_queries * n_steps,
+            n_proposals,
+            max(widths, default=1),
+            min(2 * asked.max_results, candidates),
+            int(starts[-1]),
         )
-        return packed(out, factors)
+        out = _engine.new_output(n_queries, kept, n_steps)
+        with engine.space(sizes) as space:
+            proposals = engine.read(
+                space, ids[part], values[part], asked.min_token, duplicates, (part.start, 0), advice
+            )
+            n, n_tokens = engine.call(
+                "search",
+                engine.arrays,
+                engine.n_tokens,
+                engine.root,
+                proposals,
+                widths_of_steps,
+                asked.min_sum,
+                asked.factors,
+                asked.max_results,
+                bits,
+                offsets[part],
+                space.states,
+                space.sums,
+                space.room,
+                space.found,
+                _engine.Notes(starts, *space.notes),
+                out,
+            )
+        return _engine.written(out, n, n_tokens)
 
-    parts = _small_parts(len(tokens), threads, min(max_results, candidates) * (n_steps + 8))
+    parts = _small_parts(len(ids), threads, kept * (n_steps + 8))
     return joined(in_threads(search_part, parts, threads))
 
 
@@ -222,10 +226,10 @@ def read_options(
     max_results = at_least_one("max_results", max_results)
     factors = _length_factors(length_penalty, n_steps)
     # Width beyond what can be filled costs no memory.
-    possible, candidates = 1, 0
+    possible, candidates, n_states = 1, 0, int(index.n_states)
     for step, width in enumerate(widths):
         candidates += possible * n_proposals
-        possible = widths[step] = min(width, max(possible * n_proposals, 1), int(index.n_states))
+        possible = widths[step] = min(width, max(possible * n_proposals, 1), n_states)
         if possible > _MAX_WIDTH:
             raise ValueError(f"step {step}: expected at most {_MAX_WIDTH} beams, got {possible}")
     max_results = min(max_results, int(index.n_keys))
@@ -255,6 +259,8 @@ def _number(name: str, value: float) -> float:
 
 def _threshold(name: str, value: float) -> np.float32:
     number = _number(name, value)
+    if number == -inf:
+        return _NONE
     if isnan(number):
         raise ValueError(f"{name} is nan")
     with np.errstate(over="ignore", under="ignore"):
@@ -278,6 +284,11 @@ def _length_factors(length_penalty: float, n_steps: int) -> NDArray[np.float64]:
     penalty = _number("length_penalty", length_penalty)
     if not isfinite(penalty):
         raise ValueError(f"length_penalty: expected a finite number, got {penalty}")
+    return _factors_of(penalty, n_steps)
+
+
+@lru_cache(16)
+def _factors_of(penalty: float, n_steps: int) -> NDArray[np.float64]:
     factors = np.ones(n_steps + 1)
     for length in range(1, n_steps + 1):
         # Python's power, as every back end gets its factors from here.
@@ -287,6 +298,11 @@ def _length_factors(length_penalty: float, n_steps: int) -> NDArray[np.float64]:
             raise ValueError(
                 f"length_penalty: {penalty} is too small for sequences of {length} tokens"
             ) from None
+        if not factors[length]:
+            raise ValueError(
+                f"length_penalty: {penalty} is too large for sequences of {length} tokens, "
+                "whose scores would all be 0"
+            )
     return factors
 
 
@@ -317,109 +333,22 @@ def _read_arrays(
         raise ValueError(
             f"logprobs: expected the shape of token_ids, {ids.shape}, got {values.shape}"
         )
-    with np.errstate(over="ignore", under="ignore"):
-        values = values.astype(np.float32)
+    if values.dtype != np.float32:
+        with np.errstate(over="ignore", under="ignore"):
+            values = values.astype(np.float32)
     if ids.ndim == 2:
         ids, values = ids[None], values[None]
     return ids, values
 
 
-def _first(mask: NDArray[np.bool_]) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unravel_index(int(mask.argmax()), mask.shape))
-
-
-def _sort_proposals(
-    ids: NDArray[Any], values: NDArray[np.float32], min_token: np.float32, duplicates: str
-) -> tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.int64]]:
-    """Check the proposals; give each step's usable ones first, tokens ascending, and their number.
-
-    Padding, repeated tokens and what `min_token` rejects are left out.
-    """
-    if ids.size == 0:
-        return ids.astype(np.uint32), values, np.zeros(ids.shape[:2], np.int64)
-    wrong = np.isnan(values)
-    if wrong.any():
-        raise ValueError(f"logprobs[{_place(*_first(wrong))}] is nan")
-    padding = values == -inf
-    if ids.dtype.itemsize == 8 or ids.dtype.kind == "i":
-        # Comparisons with plain ints are exact for every dtype.
-        outside = ~padding & ((ids < 0) | (ids > _args.MAX_TOKEN))
-        if outside.any():
-            at = _first(outside)
-            raise ValueError(
-                f"token_ids[{_place(*at)}]: expected 0 to {_args.MAX_TOKEN}, got {ids[at]}"
-            )
-    elif ids.dtype.itemsize == 4 and (~padding & (ids > _args.MAX_TOKEN)).any():
-        at = _first(~padding & (ids > _args.MAX_TOKEN))
-        raise ValueError(
-            f"token_ids[{_place(*at)}]: expected 0 to {_args.MAX_TOKEN}, got {ids[at]}"
-        )
-
-    # Token above, position below: one sort orders the tokens and keeps repeated ones in order.
-    keys = ids.astype(np.uint64) << np.uint64(32)
-    keys |= np.arange(ids.shape[2], dtype=np.uint64)
-    keys[padding] = _ABSENT
-    keys.sort(axis=-1)
-    present = keys != _ABSENT
-    tokens = keys >> np.uint64(32)
-    repeated = np.zeros(keys.shape, np.bool_)
-    np.logical_and(tokens[..., 1:] == tokens[..., :-1], present[..., 1:], out=repeated[..., 1:])
-    if duplicates == "error" and repeated.any():
-        query, step, place = _first(repeated)
-        pair = keys[query, step, place - 1 : place + 1]
-        earlier, later = (int(key) & 0xFFFFFFFF for key in pair)
-        raise ValueError(
-            f"token_ids[{query}, {step}]: token {int(tokens[query, step, place])} appears at "
-            f'{earlier} and {later}; pass duplicates="first" to use the first only'
-        )
-    sums = _gather(values, keys, present)
-    unused = present & (repeated | ~(sums > min_token))
-    if unused.any():
-        keys[unused] = _ABSENT
-        keys.sort(axis=-1)
-        present = keys != _ABSENT
-        sums = _gather(values, keys, present)
-    counts = np.count_nonzero(present, axis=-1).astype(np.int64)
-    return (keys >> np.uint64(32)).astype(np.uint32), sums, counts
-
-
-def _place(query: int, step: int, proposal: int) -> str:
-    return f"{query}, {step}, {proposal}"
-
-
-def _gather(
-    values: NDArray[np.float32], keys: NDArray[np.uint64], present: NDArray[np.bool_]
-) -> NDArray[np.float32]:
-    """Values at the positions in the lower halves of `keys`; anything where not `present`."""
-    positions = (keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
-    positions[~present] = 0
-    return np.take_along_axis(values, positions, axis=-1)
-
-
-def packed(out: Any, factors: NDArray[np.float64]) -> tuple[NDArray[Any], ...]:
-    """The results of an engine without the places that it did not need.
-
-    Results of each request; then score, sum, key number, state and length of all of them, and
-    their tokens.
-    """
-    if len(out.counts) == 1:
-        kept: Any = (0, slice(int(out.counts[0])))
-    else:
-        kept = np.arange(out.sums.shape[1]) < out.counts[:, None]
-    sums, lengths, tokens = out.sums[kept], out.lengths[kept], out.tokens[kept]
-    scores = sums.astype(np.float64) * factors[lengths] + 0.0
-    used = np.arange(tokens.shape[1]) < lengths[:, None]
-    return out.counts, scores, sums, out.numbers[kept], out.states[kept], lengths, tokens[used]
-
-
 def joined(parts: Sequence[tuple[NDArray[Any], ...]]) -> BeamResult:
-    """The results of consecutive requests, each part as from `packed`."""
-    n_results, scores, sums, numbers, states, lengths, tokens = (
+    """The results of consecutive requests, each part as from `_engine.written`."""
+    counts, scores, sums, numbers, states, lengths, tokens = (
         np.concatenate(columns) if len(columns) > 1 else columns[0]
         for columns in zip(*parts, strict=True)
     )
-    offsets = np.zeros(len(n_results) + 1, np.int64)
-    np.cumsum(n_results, out=offsets[1:])
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
     token_offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=token_offsets[1:])
     return BeamResult(offsets, scores, token_offsets, tokens, sums, numbers, states)

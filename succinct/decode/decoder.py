@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -12,15 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from succinct._args import at_least_one
 from succinct._threads import in_threads, parts_of, read_threads
-from succinct.decode import _select
+from succinct.decode import _engine, _search, _select
 from succinct.decode.beam import (
     _length_factors,
     _read_arrays,
     _read_widths,
-    _sort_proposals,
     _threshold,
     joined,
-    packed,
 )
 from succinct.decode.eligibility import Allowed, read_allowed
 from succinct.decode.result import BeamResult
@@ -70,8 +70,8 @@ class BeamDecoder:
 
     Notes
     -----
-    A step costs O(children) of each row, or with K proposals a row the lesser of that times log K
-    and K binary searches among the children; memory is O(batch * (beam_width + max_results)).
+    A step costs O(children) of each row, or with K proposals a row O(K) and the lesser of that and
+    K binary searches among the children; memory is O(batch * (beam_width + max_results)).
 
     Examples
     --------
@@ -124,12 +124,7 @@ class BeamDecoder:
         self._threads = read_threads(num_threads)
         self._allowed, self._eligible = read_allowed(allowed, int(index.n_keys), self.batch)
 
-        from succinct.decode import _engine
-        from succinct.decode._compile import compiled_steps
-
-        self._engine = _engine
-        self._advance, self._report = compiled_steps(index.lanes)
-        self._arrays = index.lane_arrays()
+        self._engine = _search.engine_of(index)
         self.n_steps = 0
         live = [self._reaches(offset) for offset in self._eligible.tolist()]
         self.offsets = np.array([0, *itertools.accumulate(map(int, live))], np.int64)
@@ -206,56 +201,55 @@ class BeamDecoder:
         if hidden is not None or weight is not None:
             if hidden is None or weight is None or logprobs is not None or token_ids is not None:
                 raise TypeError("step takes hidden with weight, and neither beside logprobs")
-            ids, logprobs = self._project(hidden, weight, options)
-            mode, proposals = self._read(logprobs, ids, rows)
+            token_ids, logprobs = self._project(hidden, weight, options)
         elif options:
             raise TypeError(f"step takes {', '.join(options)} only with hidden and weight")
         elif logprobs is None:
             raise TypeError("step needs logprobs, or hidden and weight")
-        else:
-            mode, proposals = self._read(logprobs, token_ids, rows)
         width = self._widths[self.n_steps] if self.n_steps < len(self._widths) else 1
         # No row has more descendants than there are.
         width = max(1, min(width, int(self._index.n_states)))
-        engine = self._engine
         places = self.batch * width
         counts = np.zeros(self.batch, np.int64)
         states, sums = np.empty(places, np.uint64), np.empty(places, np.float32)
         ranks, tokens = np.empty(places, np.int32), np.empty(places, np.uint32)
 
-        def advance(part: slice) -> None:
-            self._advance(
-                self._arrays,
-                self.states,
-                self.logprobs,
-                self.offsets,
-                part.start,
-                part.stop,
-                mode,
-                proposals,
-                *self._limits,
-                self._factors[self.n_steps + 1],
-                self.n_steps,
-                width,
-                self.max_results,
-                self._allowed,
-                self._eligible,
-                np.empty(1, np.int32),
-                _select.new_scratch(max(2 * width, self._room)),
-                engine.new_candidates(2 * width),
-                self._found,
-                self._room,
-                self._n_found,
-                self._bounds,
-                counts,
-                states,
-                sums,
-                ranks,
-                tokens,
-            )
+        def advance(mode: int, proposals: Any, sizes: Any, part: slice) -> None:
+            with self._engine.space(sizes) as space:
+                self._engine.call(
+                    "advance",
+                    self._engine.arrays,
+                    self._engine.n_tokens,
+                    self.states,
+                    self.logprobs,
+                    self.offsets,
+                    part.start,
+                    part.stop,
+                    mode,
+                    proposals,
+                    *self._limits,
+                    self._factors,
+                    self.n_steps,
+                    width,
+                    self.max_results,
+                    self._allowed,
+                    self._eligible,
+                    space.room,
+                    self._found,
+                    self._room,
+                    self._n_found,
+                    self._bounds,
+                    counts,
+                    states,
+                    sums,
+                    ranks,
+                    tokens,
+                )
 
-        if rows:
-            in_threads(advance, parts_of(self.batch, self._threads), self._threads)
+        with self._read(logprobs, token_ids, width) as read:
+            if rows:
+                parts = parts_of(self.batch, self._threads)
+                in_threads(partial(advance, *read), parts, self._threads)
         kept = (np.arange(width) < counts[:, None]).reshape(-1)
         parents = ranks[kept]
         rows_before = np.repeat(self.offsets[:-1], counts)
@@ -290,10 +284,17 @@ class BeamDecoder:
         _, logprobs, tokens, _ = found.padded(width)
         return tokens, logprobs
 
-    def _read(self, logprobs: ArrayLike, token_ids: ArrayLike | None, rows: int) -> tuple[int, Any]:
-        """How the log-probabilities of the rows are laid out, and these, checked."""
-        engine = self._engine
+    @contextmanager
+    def _read(
+        self, logprobs: ArrayLike, token_ids: ArrayLike | None, width: int
+    ) -> Iterator[tuple[int, Any, Any]]:
+        """How the log-probabilities of the rows are laid out, and these, checked; sizes of rooms.
+
+        They stay as they are only until the caller is done.
+        """
+        rows = len(self.states)
         if token_ids is None:
+            sizes = _search.Sizes(width=width, results=self._room)
             values = np.asarray(logprobs)
             if values.dtype.kind != "f":
                 raise TypeError(f"logprobs: expected floating point numbers, got {values.dtype}")
@@ -310,16 +311,20 @@ class BeamDecoder:
                 )
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 values = np.ascontiguousarray(values, np.float32)
-            none = np.empty((1, 1), np.uint32)
-            return engine.DENSE, engine.Proposals(none, values, np.full(rows, n, np.int64))
+            none = _engine.new_proposals(1, 1)
+            yield _engine.DENSE, none._replace(logprobs=values), sizes
+            return
         ids, values = _read_arrays(token_ids, logprobs)
         if ids.shape[:2] != (1, rows):
             raise ValueError(
                 f"token_ids: expected shape [{rows}, K], a row for each live row, "
                 f"got {np.shape(token_ids)}"
             )
-        tokens, sums, counts = _sort_proposals(ids, values, np.float32(-inf), "error")
-        return engine.OWN, engine.Proposals(tokens[0], sums[0], counts[0])
+        sizes = _search.Sizes(rows, ids.shape[2], width, self._room)
+        with self._engine.space(sizes) as space:
+            low = self._limits[0]
+            proposals = self._engine.read(space, ids[0], values[0], low, "error", (0,))
+            yield _engine.OWN, proposals, sizes._replace(lines=1)
 
     def finish(self) -> BeamResult:
         """The keys found so far, best first; live rows are not among them.
@@ -329,7 +334,6 @@ class BeamDecoder:
         BeamResult
             As of `beam_search`. The decoder is unchanged and can go on.
         """
-        engine = self._engine
         steps = max(1, self.n_steps)
         starts = np.zeros((self.batch, steps + 1), np.int64)
         base = 0
@@ -338,20 +342,22 @@ class BeamDecoder:
             base += int(offsets[-1])
         parents = [np.empty(0, np.int32), *(ranks for _, ranks, _ in self._history)]
         tokens = [np.empty(0, np.uint32), *(tokens for _, _, tokens in self._history)]
-        out = engine.new_output(self.batch, self.max_results, steps)
-        self._report(
-            self._arrays,
+        out = _engine.new_output(self.batch, self.max_results, steps)
+        ends = self._engine.call(
+            "report",
+            self._engine.arrays,
             self._found,
             self._room,
             self._n_found,
             self.max_results,
+            self._factors,
             starts,
             np.concatenate(parents),
             np.concatenate(tokens),
             _select.new_scratch(self._room),
             out,
         )
-        return joined([packed(out, self._factors)])
+        return joined([_engine.written(out, *ends)])
 
     # ---- saving -----------------------------------------------------------------------------
 
@@ -429,7 +435,7 @@ class BeamDecoder:
         if ((n_found < 0) | (n_found >= self._room)).any():
             raise ValueError(f"state['n_found']: expected 0 to {self._room - 1}")
         bounds = read("bounds", np.uint64, (self.batch,))
-        found = self._engine.new_found(self.batch * self._room)
+        found = _engine.new_found(self.batch * self._room)
         used = np.arange(self._room) < n_found[:, None]
         for name in _FOUND:
             target = getattr(found, name).reshape(self.batch, -1)

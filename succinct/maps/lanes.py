@@ -499,18 +499,6 @@ def find_child(
     return np.uint64(step[_START] + found)
 
 
-def listing_cost(index: StepLanes, state: np.uint64) -> np.int64:
-    """How much dearer `nth_child`, a select in a tree, is than a step of the search in
-    `find_child`."""
-    if state == _DEAD or _in_tail(index, state) >= 0:
-        return np.int64(1)
-    depth = _depth(index, state)
-    if depth == len(index.table):
-        return np.int64(1)
-    kind = index.table[depth, _KIND]
-    return np.int64(8 if kind < PACKED or kind == RICE else 1)
-
-
 def _goes_on(index: StepLanes, step: _Step, e: np.int64) -> bool:
     """Whether entry `e` of a step has continuations."""
     inner = step[_INNER_ROWS]

@@ -120,6 +120,8 @@ def beam_search(
         widths = [as_int(beam_width)] * max(n_steps, 1)  # type: ignore[arg-type]
     if any(width < 1 for width in widths):
         raise ValueError(f"beam_width: expected at least 1, got {min(widths)}")
+    for step in range(n_steps):
+        length_factor(step + 1, length_penalty)
     if max_results is None:
         max_results = max(widths, default=1)
     if max_results < 1:
@@ -130,6 +132,14 @@ def beam_search(
         search_one(index, *pair, widths, thresholds, length_penalty)[:max_results]
         for pair in zip(proposals, eligible, strict=True)
     ]
+
+
+def length_factor(length: int, penalty: float) -> float:
+    """What the sum of a key of `length` tokens is multiplied by."""
+    factor: float = (6 / (5 + length)) ** penalty
+    if factor == 0:
+        raise ValueError(f"length_penalty: {penalty} makes the score of {length} tokens 0")
+    return factor
 
 
 def read_proposals(
@@ -176,7 +186,7 @@ def search_one(
     for step, proposed in enumerate(steps):
         if not frontier:
             break
-        factor = (6 / (5 + step + 1)) ** length_penalty
+        factor = length_factor(step + 1, length_penalty)
         grown = []
         for parent, beam in enumerate(frontier):
             for token, value in proposed.items():

@@ -5,7 +5,7 @@ from copy import deepcopy
 from math import inf, isnan
 from typing import Any
 
-from succinct.reference.beam import Beam, Result, Searchable, float32
+from succinct.reference.beam import Beam, Result, Searchable, float32, length_factor
 from succinct.reference.eligibility import Bits, for_each_request
 from succinct.reference.trie import DEAD
 
@@ -68,7 +68,7 @@ class BeamDecoder:
         if len(logprobs) != self.offsets[-1]:
             raise ValueError(f"expected {self.offsets[-1]} rows, got {len(logprobs)}")
         width = self.widths if isinstance(self.widths, int) else self.widths[self.n_steps]
-        factor = (6 / (5 + self.n_steps + 1)) ** self.length_penalty
+        factor = length_factor(self.n_steps + 1, self.length_penalty)
         parents, tokens = [], []
         for request, origin in enumerate(self.offsets[:-1]):
             eligible = self.eligible[request]

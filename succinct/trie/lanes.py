@@ -207,15 +207,27 @@ def list_children(
     at: np.int64,
 ) -> None:
     """Write tokens and states of all continuations from place `at` on; as from `child_range`."""
+    if trie.has_links == 0:
+        # As `_own_label`, without branches and with unsigned places, which need no check of sign.
+        words = trie.label_high.words
+        bits = np.uint64(trie.label_high.width)
+        mask = (np.uint64(1) << bits) - np.uint64(1)
+        after = np.uint64(bits != np.uint64(0))
+        node = np.uint64(first)
+        for place in range(np.uint64(at), np.uint64(at + count)):
+            bit = node * bits
+            offset = bit & np.uint64(63)
+            word = bit >> np.uint64(6)
+            high = words[word] >> offset
+            high |= (words[word + after] << np.uint64(1)) << (np.uint64(63) - offset)
+            tokens[place] = np.uint64(trie.slots[node]) | ((high & mask) << np.uint64(16))
+            states[place] = node
+            node += np.uint64(1)
+        return
     for k in range(count):
         token, child = nth_child(trie, state, first, np.int64(k))
         tokens[at + k] = np.uint32(token & 0xFFFFFFFF)
         states[at + k] = child
-
-
-def listing_cost(trie: LoudsLanes, state: np.uint64) -> np.int64:
-    """How much dearer `nth_child` is than a step of the search in `find_child`."""
-    return np.int64(1)
 
 
 def has_children(trie: LoudsLanes, state: np.uint64) -> bool:

@@ -156,6 +156,21 @@ def test_minus_zero_counts_as_zero(build):
 
 
 @each_index
+def test_infinite_sums(build):
+    catalog = [(1, 2), (1, 3), (4, 2), (4, 3), (4,)]
+    steps, logprobs = [[1, 4], [3, 2]], [[INF, -1.0], [-3e38, INF]]
+    found = search(build, catalog, steps, logprobs, length_penalty=1.0)
+    least = float32(-1 + float32(-3e38)) * (6 / 7)
+    expected = [(1, 2), (1, 3), (4, 2), (4,), (4, 3)]
+    assert found == list(zip(expected, [INF, INF, INF, -1.0, least], strict=True))
+    # A sum of -inf is above no threshold.
+    logprobs = [[INF, -3e38], [-3e38, -1.0]]
+    found = search(build, catalog, steps, logprobs)
+    assert [sequence for sequence, _ in found] == [(1, 2), (1, 3), (4,), (4, 2)]
+    assert search(build, catalog, steps, logprobs, min_logprob=INF) == []
+
+
+@each_index
 def test_padding_is_exempt_from_every_check(build):
     catalog = [(1, 2)]
     steps = [[1, 1, -1, 2**40], [2, 2, 2, 0]]
@@ -173,6 +188,16 @@ def test_first_of_equal_tokens(build):
     # The first counts, also if it then fails a threshold.
     found = search(build, catalog, steps, logprobs, duplicates="first", min_logprob=-1.5)
     assert found == []
+
+
+@each_index
+def test_tokens_that_differ_in_high_bits_only(build):
+    tokens = [5 + (i << 20) for i in range(5)]
+    catalog = [(token,) for token in tokens[:4]] + [(tokens[1], token) for token in tokens[:4]]
+    steps, logprobs = [tokens[1:], [tokens[3], 9]], [[-1.0, -3.0, -2.0, 0.0], [-1.5, 0.0]]
+    found = search(build, catalog, steps, logprobs)
+    expected = [(tokens[1],), (tokens[3],), (tokens[1], tokens[3]), (tokens[2],)]
+    assert found == list(zip(expected, [-1.0, -2.0, -2.5, -3.0], strict=True))
 
 
 @each_index
@@ -356,6 +381,8 @@ def test_threads_and_memory_order_change_nothing(build):
         ({"min_logprob": NAN}, [[1]], [[-1.0]]),
         ({"min_token_logprob": NAN}, [[1]], [[-1.0]]),
         ({"length_penalty": NAN}, [[1]], [[-1.0]]),
+        # The scores of two tokens would all be 0, and NaN for an infinite sum.
+        ({"length_penalty": 1e5}, [[1], [2]], [[-1.0], [-1.0]]),
         ({"duplicates": "last"}, [[1]], [[-1.0]]),
     ],
 )

@@ -181,11 +181,6 @@ def list_children(
         word &= word - _ONE
 
 
-def listing_cost(index: CsrLanes, state: np.uint64) -> np.int64:
-    """How much dearer `nth_child` is than a step of the search in `find_child`."""
-    return np.int64(8 if state < np.uint64(index.first_row) else 1)
-
-
 def has_children(index: CsrLanes, state: np.uint64) -> bool:
     """Whether some token continues `state`."""
     return child_range(index, state)[1] > 0
