@@ -104,9 +104,11 @@ def test_skewed_tokens_are_direct_access_codes():
 
 
 def test_fast_takes_bitmaps_and_plain_arrays():
-    index = StepMap.build(KeyTable.from_rows(semantic_ids(2000)), "fast")
-    assert set(layouts(index)) == {"bitmap", "sparse"}
-    assert layouts(index)[0] == "bitmap"
+    keys = KeyTable.from_rows(semantic_ids(20_000, codes=2048))
+    index = StepMap.build(keys, "fast")
+    assert layouts(index) == ["bitmap"] + ["packed"] * 4
+    assert [step.width for step in index._steps] == [0, 16, 16, 16, 16]
+    assert index.nbytes < 0.5 * StepMap.build(keys, "sparse").nbytes
 
 
 def test_a_name_for_each_step():

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from succinct import DEAD, FormatError, KeyTable, StepMap, load, verify
 from succinct.bits.bitvector import isa, use_isa
 from succinct.maps import suffixes
+from succinct.trie import passes
 from tests.hostile import content, write
 from tests.strategies import MAX_TOKEN, catalogs, long_chains
 from tests.test_steps import check_lanes, first_states, semantic_ids
@@ -75,7 +76,7 @@ def test_large_tables_are_judged_by_a_sample(monkeypatch):
     assert tried == [names]
     StepMap.build(ids, tail=True)
     assert tried == [names, ids]
-    monkeypatch.setattr(suffixes, "_SAMPLE", 2**17)  # both are small then
+    monkeypatch.setattr(passes, "_SAMPLE", 2**17)  # both are small then
     for keys in (ids, names):
         StepMap.build(keys)
     assert tried == [names, ids, ids, names]

@@ -19,7 +19,7 @@ ONE, STARTS, EXTRAS, OFFSETS = range(4)
 Table = npt.NDArray[np.int64]
 #: Bits in memory for a bit of a bit-vector: with its rank directory and select samples.
 _WITH_DIRECTORY = 1 + 1 / 16 + 1 / 64
-#: With "fast", how many bits of a bitmap may stand against one of plain tokens and offsets.
+#: With "fast", how many bits of a bitmap may stand against one of plain tokens and boundaries.
 _FAST_BITMAP = 2
 #: Parameters that the codes of the lengths of rows can have, and rows that can share a sample.
 RICE_PARAMETERS = 16
@@ -353,7 +353,7 @@ def choose(wanted: str, shape: Shape) -> Step:
     if wanted == "small":
         return min(_candidates(shape), key=lambda step: size(step, shape))
     if wanted == "fast":
-        plain = _sparse(shape)
+        plain = _step(shape, PACKED, _plain_width(shape), _rows(shape))
         bitmap = _bitmap(shape)
         fits = size(bitmap, shape) <= _FAST_BITMAP * size(plain, shape)
         return bitmap if fits else plain
@@ -385,8 +385,12 @@ def _packed(shape: Shape) -> Step:
 
 
 def _sparse(shape: Shape) -> Step:
-    width = 16 if shape.range <= 2**16 else 32
-    return _step(shape, PACKED, width, (OFFSETS, 32 if shape.entries < 2**32 else 64))
+    offsets = OFFSETS, 32 if shape.entries < 2**32 else 64
+    return _step(shape, PACKED, _plain_width(shape), offsets)
+
+
+def _plain_width(shape: Shape) -> int:
+    return 16 if shape.range <= 2**16 else 32
 
 
 def _rows(shape: Shape) -> tuple[int, int]:

@@ -47,6 +47,10 @@ class StepMap(Index):
     - ``sparse``: plain 16- or 32-bit tokens and 32- or 64-bit offsets.
     - ``dac``: direct-access codes (Brisaboa, Ladra, Navarro, DOI 10.1016/j.ipm.2012.08.003) of
       ranks by frequency, under the boundaries of ``packed``; for skewed vocabularies.
+    - ``rice``: the gaps between the tokens of each row in Golomb-Rice codes (Rice and Plaunt,
+      DOI 10.1109/TCOM.1971.1090789) with a parameter that follows from the length of the row; for
+      levels where some rows are nearly full and others nearly empty. Rows are read from their
+      beginning, so steps take longer.
 
     With `tail`, what lies behind the last branching of a key is a link into the trie of all such
     ends, reversed: the next token is the label of a node, the next place its parent, so that ends
@@ -100,8 +104,10 @@ class StepMap(Index):
         keys : KeyTable
             At least one key.
         layout : str or sequence of str
-            "small" takes the smallest representation of every step, "fast" bitmaps where they are
-            not much larger than plain arrays and plain arrays elsewhere. The name of a
+            "small" takes the smallest representation of every step, but "rice", which is slower
+            than all others, only while the index is more than a tenth larger than the entropy of
+            how many tokens follow each prefix, and of which. "fast" takes bitmaps where they are
+            not much larger than plain tokens of 16 or 32 bits, and these elsewhere. The name of a
             representation takes it at every step; a sequence says it for each step.
         tail : bool or "auto"
             Store what lies behind the last branching of a key as a link into a trie of reversed

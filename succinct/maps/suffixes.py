@@ -89,36 +89,50 @@ def split(passes: Passes) -> Tails | None:
     O(tokens) and a sort of the tails.
     """
     keys = passes.keys
-    lengths = _chains.cut_lengths(keys).astype(np.int64)
-    starts, rests = keys.offsets[:-1], np.diff(keys.offsets) - lengths
+    lengths = _chains.cut_lengths(keys)
+    starts, rests = keys.offsets[:-1], np.diff(keys.offsets)
+    rests -= lengths
     cut = rests > 0
     if not cut.any():
         return None
-    tokens, offsets = _chains.gather_chains(keys, starts, lengths.astype(np.uint32), False)
+    tokens, offsets = _chains.gather_chains(keys, starts, lengths, False)
     heads = KeyTable.from_flat(tokens, offsets, key_ids=False)
+    # Arrays as long as the table are let go as soon as they have served.
     del tokens, offsets
     begins = (starts + lengths)[cut]
-    tokens, offsets = _chains.gather_chains(keys, begins, rests[cut].astype(np.uint32), True)
-    by_rank: npt.NDArray[np.int64] | None = None
-    if keys.vocab_size <= len(tokens):
-        # Frequent tokens first, so that frequent tails get low numbers and short codes.
-        by_rank = np.argsort(-np.bincount(tokens), kind="stable")
-        rank = np.empty(len(by_rank), np.uint32)
-        rank[by_rank] = np.arange(len(by_rank))
-        tokens = rank[tokens]
-    ends = KeyTable.from_flat(tokens, offsets)
+    del starts, lengths
+    ends, by_rank = _reversed(keys, begins, rests[cut].astype(np.uint32))
+    del begins, rests
     nodes, labels, tree = _trie(Passes(ends, passes.threads))
+    del ends
     if len(labels) > MAX_NODES:
         return None
     if by_rank is not None:
         labels = by_rank[labels]
-    has, links = cut, nodes - 1
+    nodes -= 1
+    has, links = cut, nodes
     if heads.numbers is not None:
         has = np.empty_like(cut)
         has[heads.numbers] = cut
         links = links[np.argsort(heads.numbers[cut])]
     low = int(keys.tokens.min())
     return Tails(heads, has, links, labels, tree, low, keys.vocab_size)
+
+
+def _reversed(
+    keys: KeyTable, begins: npt.NDArray[np.int64], rests: npt.NDArray[np.uint32]
+) -> tuple[KeyTable, npt.NDArray[np.int64] | None]:
+    """Tails backwards and, if their tokens are ranks by frequency, the tokens by rank.
+
+    Frequent tokens come first, so that frequent tails get low numbers and short codes.
+    """
+    tokens, offsets = _chains.gather_chains(keys, begins, rests, True)
+    if keys.vocab_size > len(tokens):
+        return KeyTable.from_flat(tokens, offsets), None
+    by_rank = np.argsort(-np.bincount(tokens), kind="stable")
+    rank = np.empty(len(by_rank), np.uint32)
+    rank[by_rank] = np.arange(len(by_rank))
+    return KeyTable.from_flat(rank[tokens], offsets), by_rank
 
 
 def _trie(

@@ -445,7 +445,7 @@ def _folded(keys: KeyTable, n_prefixes: int) -> _Layout:
     )
     alpha = len(tail) / len(backwards) if len(backwards) else 1.0
     mean_chain = len(backwards) / len(links) if len(links) else 0.0
-    del backwards
+    del backwards, offsets
 
     link = BitVector.from_bools(is_link) if len(links) else BitVector.from_indices([], 0)
     label_width = _high_width(keys.vocab_size - 1)
