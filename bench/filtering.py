@@ -55,8 +55,8 @@ class Workload:
     widths: tuple[int, ...]
     fans: tuple[float, ...]
 
-    def build(self) -> StepMap:
-        """An index of its keys."""
+    def keys(self) -> KeyTable:
+        """Keys of these shares."""
         random = np.random.default_rng(7)
         rows: npt.NDArray[np.uint16] = np.empty((1, 0), np.uint16)
         for low, width, fan in zip(self.lows, self.widths, self.fans, strict=True):
@@ -65,7 +65,11 @@ class Workload:
                 [_spread(random, width, fans[at : at + 4096]) for at in range(0, len(rows), 4096)]
             )
             rows = np.column_stack([np.repeat(rows, fans, axis=0), tokens + low]).astype(np.uint16)
-        return StepMap.build(KeyTable.from_rows(rows, key_ids=False), tail=False)
+        return KeyTable.from_rows(rows, key_ids=False)
+
+    def build(self) -> StepMap:
+        """An index of its keys."""
+        return StepMap.build(self.keys(), tail=False)
 
 
 def _spread(random: Any, width: int, fans: npt.NDArray[Any]) -> npt.NDArray[Any]:

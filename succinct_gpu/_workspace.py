@@ -26,11 +26,6 @@ class Workspace:
         Whose matrix products "full" and "band" take. By default CuPy's if it is installed, or
         torch's, or a kernel of ours.
 
-    Attributes
-    ----------
-    nbytes : int
-        Bytes allocated so far.
-
     Examples
     --------
     >>> from succinct_gpu import Workspace
