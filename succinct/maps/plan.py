@@ -178,6 +178,15 @@ class _Rows:
             if now > _TOO_LARGE * least and gains[i] > 0:
                 now -= gains[i]
                 coded[i] = found[i]
+        # What room is left goes into samples, which make steps faster.
+        chosen = found.keys() & coded.keys()
+        while chosen:
+            i = max(chosen, key=lambda i: coded[i].rows_width)
+            denser = coded[i]._replace(rows_width=max(0, coded[i].rows_width - 1))
+            now += layouts.size(denser, shapes[i]) - layouts.size(coded[i], shapes[i])
+            if now > _TOO_LARGE * least or denser == coded[i]:
+                break
+            coded[i] = denser
         for i, step in coded.items():
             steps[i] = step
 
