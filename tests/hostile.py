@@ -432,7 +432,8 @@ def main(first: int, count: int) -> None:
         loaded = 0
         for seed in range(first, first + count):
             print("seed", seed, flush=True)
-            faulthandler.dump_traceback_later(60, exit=True)  # a hang is a failure too
+            # A hang is a failure too; the first seeds compile the engines.
+            faulthandler.dump_traceback_later(300, exit=True)
             loaded += run_seed(seed, paths, folder)
             faulthandler.cancel_dump_traceback_later()
     print(f"loaded {loaded}, refused {count - loaded}")
