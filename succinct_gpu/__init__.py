@@ -34,12 +34,14 @@ from math import inf
 from typing import Any, SupportsIndex
 
 from succinct.decode.result import BeamResult
+from succinct_gpu._decoder import BeamDecoder
 from succinct_gpu._device import require
 from succinct_gpu._searcher import Searcher
 from succinct_gpu._transfer import Transfer
 from succinct_gpu._workspace import Workspace
 
 __all__ = [
+    "BeamDecoder",
     "Searcher",
     "Transfer",
     "Workspace",

@@ -19,7 +19,7 @@ from numba import cuda
 
 from succinct.decode._select import unorder32
 from succinct.trie.lanes import child_range, find_child, key_number
-from succinct_gpu._expand import BLOCK, Proposals, Step, expand
+from succinct_gpu._expand import BLOCK, Proposals, Step, expand, token_at
 from succinct_gpu._topk import BINS, CAPACITY, PASSES, Lists, length_of
 
 _DEAD = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -101,16 +101,19 @@ def no_clock(clocks: Any, at: np.int64) -> None:
 
 
 def search(
+    share: np.int64,
     index: Any,
     root: np.uint64,
     proposals: Proposals,
+    origins: Any,
+    line_step: np.int64,
     widths: Any,
+    min_token: np.float32,
     min_logprob: np.float32,
     factors: Any,
     max_results: np.int64,
     allowed: Any,
     offsets: Any,
-    share: np.int64,
     rows: Rows,
     lists: Lists,
     notes: Notes,
@@ -122,7 +125,9 @@ def search(
     """Search for every query, by teams of `share` blocks.
 
     Either there is a team for every query, or teams are of one block, which takes several
-    queries. The parameters are those of `succinct.decode._engine.search`.
+    queries. The parameters are those of `succinct.decode._engine.search`; besides, the proposals
+    of query q begin on line ``origins[q]``. With a `line_step` of 0 each step has a line; with 1
+    there is one step, in which each row has a line, and whose rows the caller has put in place.
     """
     grid = cuda.cg.this_grid()
     buffer = cuda.shared.array(CAPACITY, np.uint64)
@@ -139,10 +144,10 @@ def search(
     own_flags = team if share == 1 else np.int64(0)
     leads = member == 0 and (share == 1 or team == 0)
     n_steps = np.int64(widths.size)
-    stride = np.int64(proposals.tokens.shape[1])
+    stride = np.int64(proposals.logprobs.shape[1])
     query = team
     while query < offsets.size:
-        begin_query(root, query, member, share, rows, lists, found)
+        begin_query(root, line_step, query, member, share, rows, lists, found)
         if leads and i < FLAGS:
             flags[own_flags, i] = np.int32(0)
         if share > 1:
@@ -155,7 +160,7 @@ def search(
         alive = n_steps > 0
         while alive:
             parity = step & 1
-            line = query * n_steps + step
+            line = origins[query] + step
             bound = _MINUS_INFINITY
             n_found = found.counts[query]
             if n_found == max_results:
@@ -167,9 +172,11 @@ def search(
                 step,
                 parity,
                 line,
-                np.int64(proposals.counts[line]),
+                line_step,
+                np.int64(proposals.counts[line]) if line_step == 0 else stride,
                 stride,
-                step + 1 < n_steps,
+                step + 1 < n_steps or line_step != 0,
+                min_token,
                 min_logprob,
                 factors[step + 1],
                 bound,
@@ -249,7 +256,7 @@ def search(
                     flags[own_flags, (rounds + 2) % 3] = np.int32(0)
                 rounds += 1
             read_clock(clocks, 2 + 2 * step)
-            alive = flags[own_flags, 3 + step % 3] != 0
+            alive = flags[own_flags, 3 + step % 3] != 0 and step + 1 < n_steps
             step += 1
         trace(index, query, member, share, notes, found, out)
         read_clock(clocks, 1 + 2 * n_steps)
@@ -259,6 +266,7 @@ def search(
 
 def begin_query(
     root: np.uint64,
+    line_step: np.int64,
     query: np.int64,
     member: np.int64,
     share: np.int64,
@@ -266,12 +274,13 @@ def begin_query(
     lists: Lists,
     found: Found,
 ) -> None:
-    """Make the root the only row, and everything else empty."""
+    """Make the root the only row, unless there are rows, and everything else empty."""
     i = np.int64(cuda.threadIdx.x)
     if member == 0 and i == 0:
-        rows.states[0, query, 0] = root
-        rows.sums[0, query, 0] = np.float32(0.0)
-        rows.counts[0, query] = np.int64(1)
+        if line_step == 0:
+            rows.states[0, query, 0] = root
+            rows.sums[0, query, 0] = np.float32(0.0)
+            rows.counts[0, query] = np.int64(1)
         found.counts[query] = np.int64(0)
         found.side[query] = np.int64(0)
     if member == 0 and i < 2:
@@ -299,7 +308,8 @@ def settle(
     while i < kept:
         number = np.int64(_LOW - (buffer[i] & _LOW))
         parent = number // step.stride
-        token = np.int64(proposals.tokens[step.line, number - parent * step.stride])
+        line = step.line + parent * step.line_step
+        token = token_at(proposals, line, number - parent * step.stride)
         state = rows.states[step.parity, step.query, parent]
         first, count = child_range(index, state)
         chosen[i] = find_child(index, state, first, count, token)
@@ -327,9 +337,9 @@ def begin_rows(
         rows.states[after, step.query, i] = chosen[i]
         rows.sums[after, step.query, i] = unorder32(key >> np.uint64(32))
         notes.parents[step.query, step.number, i] = np.int32(parent)
-        notes.tokens[step.query, step.number, i] = proposals.tokens[
-            step.line, number - parent * step.stride
-        ]
+        line = step.line + parent * step.line_step
+        token = token_at(proposals, line, number - parent * step.stride)
+        notes.tokens[step.query, step.number, i] = np.uint32(token)
         i += np.int64(cuda.blockDim.x)
 
 
@@ -373,9 +383,9 @@ def add_found(
             found.states[1 - side, query, place] = chosen[i]
             found.steps[1 - side, query, place] = np.int32(step.number)
             found.parents[1 - side, query, place] = np.int32(parent)
-            found.tokens[1 - side, query, place] = proposals.tokens[
-                step.line, number - parent * step.stride
-            ]
+            line = step.line + parent * step.line_step
+            token = token_at(proposals, line, number - parent * step.stride)
+            found.tokens[1 - side, query, place] = np.uint32(token)
         i += np.int64(cuda.blockDim.x)
     i = np.int64(cuda.threadIdx.x)
     while i < n_before:
@@ -433,3 +443,15 @@ def trace(
             out.tokens[query, i, step] = notes.tokens[query, step, row]
             row = np.int64(notes.parents[query, step, row])
         i += np.int64(cuda.blockDim.x) * share
+
+
+def no_trace(
+    index: Any,
+    query: np.int64,
+    member: np.int64,
+    share: np.int64,
+    notes: Notes,
+    found: Found,
+    out: Output,
+) -> None:
+    """For a single step, whose paths the host has."""

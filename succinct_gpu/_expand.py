@@ -60,11 +60,13 @@ class Step(NamedTuple):
     ----------
     query, number, parity : int64
         Number of the query; of the step, and whether that is odd.
-    line, n, stride : int64
-        The line of the proposals, how many there are, and how many numbers a parent takes.
+    line, line_step : int64
+        The line of the first row's proposals, and how much further that of the next row is.
+    n, stride : int64
+        Most proposals of a line, and how many numbers a parent takes.
     more : bool
         Whether another step follows.
-    min_logprob : float32
+    min_token, min_logprob : float32
     factor, bound : float64
         What to multiply sums by; what a score must exceed to be among the results.
     offset : int64
@@ -75,9 +77,11 @@ class Step(NamedTuple):
     number: Any
     parity: Any
     line: Any
+    line_step: Any
     n: Any
     stride: Any
     more: Any
+    min_token: Any
     min_logprob: Any
     factor: Any
     bound: Any
@@ -96,6 +100,26 @@ class Proposals(NamedTuple):
     counts: Any
     known: Any
     known_starts: Any
+
+
+def find_place(proposals: Any, line: np.int64, n: np.int64, token: np.int64) -> np.int64:
+    """Place of `token` among the n proposals of a line, or -1."""
+    return place_of(proposals.tokens, line, n, token)
+
+
+def find_dense(proposals: Any, line: np.int64, n: np.int64, token: np.int64) -> np.int64:
+    """As `find_place`, where every token has its log-probability."""
+    return token if token < n else np.int64(-1)
+
+
+def token_at(proposals: Any, line: np.int64, place: np.int64) -> np.int64:
+    """The token at a place."""
+    return np.int64(proposals.tokens[line, place])
+
+
+def token_dense(proposals: Any, line: np.int64, place: np.int64) -> np.int64:
+    """As `token_at`, where every token has its log-probability."""
+    return place
 
 
 def place_of(tokens: Any, line: np.int64, n: np.int64, token: np.int64) -> np.int64:
@@ -118,6 +142,7 @@ def offer(
     child: np.uint64,
     row_sum: np.float32,
     row: np.int64,
+    line: np.int64,
     place: np.int64,
     proposals: Proposals,
     allowed: Any,
@@ -132,8 +157,9 @@ def offer(
     goes_on = False
     is_result = False
     if place >= 0 and child != _DEAD:
-        total = np.float32(row_sum + proposals.logprobs[step.line, place])
-        if total > step.min_logprob:  # also false for NaN
+        value = np.float32(proposals.logprobs[line, place])
+        total = np.float32(row_sum + value)
+        if value > step.min_token and total > step.min_logprob:  # also false for NaN
             number = np.uint64(row * step.stride + place)
             key = (order32(total) << np.uint64(32)) | (_LOW - number)
             if step.more and has_children(index, child):
@@ -184,6 +210,8 @@ def expand(
         row_sum = np.float32(0.0)
         child = _DEAD
         place = np.int64(-1)
+        line = step.line
+        n = step.n
         count = np.int64(0)
         if task < tasks:
             row = task // parts
@@ -194,7 +222,9 @@ def expand(
             if count == 1:
                 if task == row * parts:
                     token, child = nth_child(index, state, first, np.int64(0))
-                    place = place_of(proposals.tokens, step.line, step.n, token)
+                    line = step.line + row * step.line_step
+                    n = np.int64(proposals.counts[line])
+                    place = find_place(proposals, line, n, token)
                 count = np.int64(0)
         counts[i] = count
         k = np.int64(-1)
@@ -202,7 +232,7 @@ def expand(
         trials = np.int64(0)
         going = True
         while going:
-            offer(index, child, row_sum, row, place, proposals, allowed, step, lists)
+            offer(index, child, row_sum, row, line, place, proposals, allowed, step, lists)
             trial += parts * width
             if trial >= trials:
                 cuda.syncthreads()
@@ -215,13 +245,17 @@ def expand(
                     row = task // parts
                     state = rows.states[step.parity, step.query, row]
                     row_sum = rows.sums[step.parity, step.query, row]
-                    trials = stage(index, state, firsts[k], counts[k], proposals, step, buffer)
+                    line = step.line + row * step.line_step
+                    n = np.int64(proposals.counts[line])
+                    trials = stage(
+                        index, state, firsts[k], counts[k], proposals, line, n, step, buffer
+                    )
                     trial = (task - row * parts) * width
             child = _DEAD
             place = np.int64(-1)
             if going and trial + i < trials:
                 child, place = attempt(
-                    index, state, firsts[k], counts[k], trial + i, proposals, step, buffer
+                    index, state, firsts[k], counts[k], trial + i, proposals, line, n, step, buffer
                 )
         cuda.syncthreads()
         begin += width * share
@@ -241,11 +275,13 @@ def stage(
     first: np.int64,
     count: np.int64,
     proposals: Proposals,
+    line: np.int64,
+    n: np.int64,
     step: Step,
     buffer: Any,
 ) -> np.int64:
     """What to do once a row; how many trials it takes."""
-    return np.int64(step.n)
+    return np.int64(n)
 
 
 def attempt(
@@ -255,12 +291,14 @@ def attempt(
     count: np.int64,
     trial: np.int64,
     proposals: Proposals,
+    line: np.int64,
+    n: np.int64,
     step: Step,
     buffer: Any,
 ) -> tuple[np.uint64, np.int64]:
     """A child and the place of its proposal; DEAD or a negative place for none."""
     place = trial
-    token = np.int64(proposals.tokens[step.line, place])
+    token = np.int64(proposals.tokens[line, place])
     return find_child(index, state, first, count, token), place
 
 
@@ -271,11 +309,13 @@ def attempt_known(
     count: np.int64,
     trial: np.int64,
     proposals: Proposals,
+    line: np.int64,
+    n: np.int64,
     step: Step,
     buffer: Any,
 ) -> tuple[np.uint64, np.int64]:
     """As `attempt`, for tokens that occur at this place of some key."""
-    token = np.int64(proposals.tokens[step.line, trial])
+    token = np.int64(proposals.tokens[line, trial])
     low = proposals.known_starts[step.number]
     end = proposals.known_starts[step.number + 1]
     high = end
@@ -341,11 +381,13 @@ def stage_cheaper(
     first: np.int64,
     count: np.int64,
     proposals: Proposals,
+    line: np.int64,
+    n: np.int64,
     step: Step,
     buffer: Any,
 ) -> np.int64:
     """A trial for each child or for each proposal."""
-    return count if by_child(count, step.n) else step.n
+    return count if by_child(count, n) else n
 
 
 def attempt_cheaper(
@@ -355,19 +397,21 @@ def attempt_cheaper(
     count: np.int64,
     trial: np.int64,
     proposals: Proposals,
+    line: np.int64,
+    n: np.int64,
     step: Step,
     buffer: Any,
 ) -> tuple[np.uint64, np.int64]:
     """Look a child up among the proposals, or search a proposal among the children."""
     place = trial
-    if by_child(count, step.n):
+    if by_child(count, n):
         token, child = nth_child(index, state, first, trial)
-        if step.n > _MOST_HASHED:
-            place = place_of(proposals.tokens, step.line, step.n, token)
+        if n > _MOST_HASHED:
+            place = place_of(proposals.tokens, line, n, token)
         else:
             place = hashed(buffer, np.uint64(token))
     else:
-        token = np.int64(proposals.tokens[step.line, place])
+        token = np.int64(proposals.tokens[line, place])
         child = find_child(index, state, first, count, token)
     return child, place
 
@@ -378,6 +422,8 @@ def stage_children(
     first: np.int64,
     count: np.int64,
     proposals: Proposals,
+    line: np.int64,
+    n: np.int64,
     step: Step,
     buffer: Any,
 ) -> np.int64:
@@ -392,15 +438,17 @@ def attempt_child(
     count: np.int64,
     trial: np.int64,
     proposals: Proposals,
+    line: np.int64,
+    n: np.int64,
     step: Step,
     buffer: Any,
 ) -> tuple[np.uint64, np.int64]:
     """Scan the proposals for a child."""
     token, child = nth_child(index, state, first, trial)
     place = np.int64(0)
-    while place < step.n and np.int64(proposals.tokens[step.line, place]) != token:
+    while place < n and np.int64(proposals.tokens[line, place]) != token:
         place += 1
-    if place == step.n:
+    if place == n:
         place = np.int64(-1)
     return child, place
 
@@ -411,6 +459,8 @@ def stage_labels(
     first: np.int64,
     count: np.int64,
     proposals: Proposals,
+    line: np.int64,
+    n: np.int64,
     step: Step,
     buffer: Any,
 ) -> np.int64:
@@ -421,7 +471,7 @@ def stage_labels(
         buffer[k] = np.uint64(token)
         k += np.int64(cuda.blockDim.x)
     cuda.syncthreads()
-    return np.int64(step.n)
+    return np.int64(n)
 
 
 def attempt_labels(
@@ -431,11 +481,13 @@ def attempt_labels(
     count: np.int64,
     trial: np.int64,
     proposals: Proposals,
+    line: np.int64,
+    n: np.int64,
     step: Step,
     buffer: Any,
 ) -> tuple[np.uint64, np.int64]:
     """Scan the children for a proposal."""
-    wanted = np.uint64(proposals.tokens[step.line, trial])
+    wanted = np.uint64(proposals.tokens[line, trial])
     k = np.int64(0)
     while k < min(count, np.int64(CAPACITY)) and buffer[k] < wanted:
         k += 1
@@ -456,6 +508,8 @@ def stage_pairs(
     first: np.int64,
     count: np.int64,
     proposals: Proposals,
+    line: np.int64,
+    n: np.int64,
     step: Step,
     buffer: Any,
 ) -> np.int64:
@@ -467,9 +521,9 @@ def stage_pairs(
         pairs = np.int64(0)
         k = np.int64(0)
         place = np.int64(0)
-        while k < count and place < step.n and pairs < CAPACITY - 1:
+        while k < count and place < n and pairs < CAPACITY - 1:
             token, _ = nth_child(index, state, first, k)
-            proposed = np.int64(proposals.tokens[step.line, place])
+            proposed = np.int64(proposals.tokens[line, place])
             if token == proposed:
                 pairs += 1
                 buffer[pairs] = (np.uint64(k) << np.uint64(32)) | np.uint64(place)
@@ -489,6 +543,8 @@ def attempt_pair(
     count: np.int64,
     trial: np.int64,
     proposals: Proposals,
+    line: np.int64,
+    n: np.int64,
     step: Step,
     buffer: Any,
 ) -> tuple[np.uint64, np.int64]:
@@ -496,6 +552,23 @@ def attempt_pair(
     pair = buffer[1 + trial]
     _, child = nth_child(index, state, first, np.int64(pair >> np.uint64(32)))
     return child, np.int64(pair & _LOW)
+
+
+def attempt_dense(
+    index: Any,
+    state: np.uint64,
+    first: np.int64,
+    count: np.int64,
+    trial: np.int64,
+    proposals: Proposals,
+    line: np.int64,
+    n: np.int64,
+    step: Step,
+    buffer: Any,
+) -> tuple[np.uint64, np.int64]:
+    """Take a child whose log-probability lies at its token."""
+    token, child = nth_child(index, state, first, trial)
+    return child, token if token < n else np.int64(-1)
 
 
 #: What `prepare`, `stage` and `attempt` can be.

@@ -16,6 +16,7 @@ from succinct.decode.result import BeamResult
 from succinct_gpu._arena import Mirror, size_of
 from succinct_gpu._device import is_device_array, require
 from succinct_gpu._proposals import new_output, packed, sort_proposals
+from succinct_gpu._slot import allocate, start
 
 VARIANTS = ("binary", "probe", "linear", "two_pointer", "per_child", "ppt")
 SELECTIONS = ("radix", "merge")
@@ -123,7 +124,7 @@ class Searcher:
         self.max_beam_width = _at_most_capacity("max_beam_width", max_beam_width)
         most = self.max_beam_width if max_results is None else max_results
         self.max_results = _at_most_capacity("max_results", most)
-        self._beam, self._topk = _beam, _topk
+        self._beam = _beam
         width = min(self.max_beam_width, int(index.n_states))
         if width * self.max_proposals >= _MOST_NUMBERS:
             raise ValueError(
@@ -137,11 +138,21 @@ class Searcher:
             size_of(self._output_fields(self.max_batch, self._results, self.max_steps)),
             _SMALL_BITMAPS,
         )
-        self._arrays = self._allocate(width, sum(sizes))
+        self._arrays = allocate(
+            self.max_batch,
+            self.max_steps,
+            width,
+            self._results,
+            self._places,
+            selection == "merge",
+            sum(sizes),
+        )
         self._input, self._output, self._allowed = map(Mirror, sizes)
         parts = _expand.VARIANTS[variant]
         self._choices = (
             *zip(("prepare", "stage", "attempt"), parts, strict=True),
+            ("find_place", _expand.find_place),
+            ("token_at", _expand.token_at),
             ("choose_round", getattr(_topk, f"{selection}_round")),
             ("take", getattr(_topk, f"take_{selection}")),
             ("read_clock", _beam.no_clock),
@@ -175,6 +186,7 @@ class Searcher:
             "widths": ((steps,), np.int64),
             "factors": ((steps + 1,), np.float64),
             "offsets": ((queries,), np.int64),
+            "origins": ((queries,), np.int64),
         }
 
     def _output_fields(self, queries: int, places: int, steps: int) -> Any:
@@ -188,67 +200,6 @@ class Searcher:
             "tokens": ((*shape, steps), np.uint32),
             "first_repeat": ((1,), np.int64),
         }
-
-    def _allocate(self, width: int, others: int) -> tuple[Any, ...]:
-        """Rows, lists, paths, results so far, and flags, if that and `others` bytes are free."""
-        from numba import cuda
-
-        beam, topk = self._beam, self._topk
-        queries, results, places = self.max_batch, self._results, self._places
-        tiles = -(-places // topk.CAPACITY)
-        spare = -(-tiles // 2) * topk.CAPACITY if self.selection == "merge" and tiles > 1 else 1
-        shapes: list[tuple[Any, list[tuple[tuple[int, ...], Any]]]] = [
-            (
-                beam.Rows,
-                [
-                    ((2, queries, width), np.uint64),
-                    ((2, queries, width), np.float32),
-                    ((2, queries), np.int64),
-                ],
-            ),
-            (
-                topk.Lists,
-                [
-                    ((2 * queries, places), np.uint64),
-                    ((2, 2 * queries), np.int32),
-                    ((2 * queries, spare), np.uint64),
-                    ((2 * queries, topk.CAPACITY), np.uint64),
-                    ((2 * queries,), np.int32),
-                    ((2 * queries, topk.PASSES, topk.BINS), np.int32),
-                ],
-            ),
-            (
-                beam.Notes,
-                [((queries, self.max_steps, width), dtype) for dtype in (np.int32, np.uint32)],
-            ),
-            (
-                beam.Found,
-                [
-                    *(
-                        ((2, queries, results), dtype)
-                        for dtype in (np.float32, np.uint64, np.int32, np.int32, np.uint32)
-                    ),
-                    ((queries,), np.int64),
-                    ((queries,), np.int64),
-                ],
-            ),
-            (lambda flags: (flags,), [((queries, beam.FLAGS), np.int32)]),
-        ]
-        needed = others + sum(
-            int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-            for _, fields in shapes
-            for shape, dtype in fields
-        )
-        free = cuda.current_context().get_memory_info()[0]
-        if needed > free:
-            raise MemoryError(
-                f"the searcher takes {needed} bytes and the device has {free} free; make room for "
-                "fewer queries, beams or proposals; on the CPU succinct.beam_search does the same"
-            )
-        return tuple(
-            kind(*(cuda.device_array(shape, dtype) for shape, dtype in fields))
-            for kind, fields in shapes
-        )
 
     # ---- searching --------------------------------------------------------------------------
 
@@ -343,7 +294,7 @@ class Searcher:
             self._pending = Pending(queries, 0, 0, asked.factors, used, False)
             return
         host["widths"][:], host["factors"][:] = asked.widths, asked.factors
-        host["offsets"][:] = offsets
+        host["offsets"][:], host["origins"][:] = offsets, np.arange(queries) * steps
         self._input.to_device(nbytes, used)
         if on_device:
             out_host["first_repeat"][0] = queries * steps
@@ -449,7 +400,7 @@ class Searcher:
         self, asked: Asked, places: int, lanes: Any, device: Any, out: Any, stream: Any
     ) -> None:
         from succinct_gpu._compile import kernel_for
-        from succinct_gpu._expand import BLOCK, Proposals
+        from succinct_gpu._expand import Proposals
 
         kernel = kernel_for(self._beam.search, self._index.lanes, self._choices)
         proposals = Proposals(device["tokens"], device["logprobs"], device["counts"], *self._known)
@@ -457,20 +408,19 @@ class Searcher:
         queries, n = len(device["offsets"]), device["tokens"].shape[1]
         output = self._beam.Output(*(out[name] for name in self._beam.Output._fields))
         work = max([n, *(width * n for width in asked.widths[:-1])])
-        threads = 64
-        while threads < min(work, BLOCK):
-            threads *= 2
         arguments: list[Any] = [
             self._index.arrays,
             np.uint64(self._index.root),
             proposals,
+            device["origins"],
+            np.int64(0),
             device["widths"],
+            np.float32(-inf),
             asked.min_sum,
             device["factors"],
             np.int64(places),
             lanes,
             device["offsets"],
-            np.int64(1),
             rows,
             lists,
             notes,
@@ -479,16 +429,7 @@ class Searcher:
             device["counts"],
             output,
         ]
-        if threads not in self._blocks:
-            signature = tuple(map(kernel.typeof_pyval, arguments))
-            compiled = kernel.compile(signature)
-            self._blocks[threads] = int(compiled.max_cooperative_grid_blocks(threads))
-        most = self._blocks[threads]
-        # More threads than continuations to look at would only have to be waited for.
-        share = max(1, min(most // queries, -(-work // threads)))
-        grid = queries * share if queries <= most else most
-        arguments[9] = np.int64(share)
-        kernel[grid, threads, stream](*arguments)
+        start(kernel, arguments, queries, work, self._blocks, stream)
 
 
 def beam_search(

@@ -166,8 +166,6 @@ class LibraryIndex(Plain):
         return getattr(succinct, name)(*args, **options)
 
     def result(self, token_ids: Any, logprobs: Any, **options: Any) -> Any:
-        from succinct import beam_search
-
         n_tokens = max((len(step) for query in token_ids for step in query), default=1)
         shape = len(token_ids), len(token_ids[0]), n_tokens
         tokens = np.zeros(shape, dtype=np.int64)
@@ -176,7 +174,7 @@ class LibraryIndex(Plain):
             step = token_ids[place[0]][place[1]]
             tokens[*place, : len(step)] = step
             values[*place, : len(step)] = logprobs[place[0]][place[1]]
-        return beam_search(self.raw, tokens, values, **options)
+        return self.call("beam_search", None, tokens, values, **options)
 
     def search(self, token_ids: Any, logprobs: Any, **options: Any) -> list[list[Any]]:
         found = self.result(token_ids, logprobs, **options)
@@ -214,6 +212,27 @@ class LibraryIndex(Plain):
         states = np.array(states, np.uint64)
         return to_python(tuple(self.call("candidates", logprobs, None, states, **options)))
 
+    def decoder(self, *args: Any, **options: Any) -> Any:
+        return self.call("BeamDecoder", None, *args, **options)
+
+
+class DecoderOnDevice:
+    """A decoder whose steps run where `run` says."""
+
+    def __init__(self, raw: Any, run: str) -> None:
+        self.raw, self.run = raw, run
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self.raw, name)
+        if not callable(attribute):
+            return attribute
+
+        def call(*args: Any, **options: Any) -> Any:
+            with runs.running(self.run):
+                return attribute(*args, **options)
+
+        return call
+
 
 class IndexOnDevice(LibraryIndex):
     """An index whose functions run on the device, or where `run` says."""
@@ -231,6 +250,9 @@ class IndexOnDevice(LibraryIndex):
             index = succinct_gpu.to_device(self.raw)
             args = tuple(index if argument is None else argument for argument in args)
             return getattr(succinct_gpu, name)(*args, **options)
+
+    def decoder(self, *args: Any, **options: Any) -> Any:
+        return DecoderOnDevice(super().decoder(*args, **options), self.run)
 
 
 def build_louds(sequences: Any, **layout: Any) -> LibraryIndex:
@@ -348,5 +370,9 @@ each_index_and_device = over(INDEXES | ON_DEVICE, "build")
 each_level_ordered = over(INDEXES, "build", IN_LEVEL_ORDER)
 each_library_index_and_device = over(
     INDEXES | ON_DEVICE, "build", {*INDEXES, *ON_DEVICE} - {"reference"}
+)
+# Its kernels are compiled for one kind only: they differ from those of a search in little.
+each_decoder = over(
+    INDEXES | ON_DEVICE, "build", {*INDEXES, "simt-in-order csr", "gpu csr"} - {"reference"}
 )
 each_library_index = over(INDEXES, "build", set(INDEXES) - {"reference"})

@@ -197,7 +197,6 @@ class BeamDecoder:
             raise ValueError(
                 f"beam_width is given for {len(self._widths)} steps, and all have been taken"
             )
-        rows = len(self.states)
         if hidden is not None or weight is not None:
             if hidden is None or weight is None or logprobs is not None or token_ids is not None:
                 raise TypeError("step takes hidden with weight, and neither beside logprobs")
@@ -209,6 +208,25 @@ class BeamDecoder:
         width = self._widths[self.n_steps] if self.n_steps < len(self._widths) else 1
         # No row has more descendants than there are.
         width = max(1, min(width, int(self._index.n_states)))
+        counts, states, sums, ranks, tokens = self._extend(logprobs, token_ids, width)
+        kept = (np.arange(width) < counts[:, None]).reshape(-1)
+        parents = ranks[kept]
+        rows_before = np.repeat(self.offsets[:-1], counts)
+        offsets = np.zeros(self.batch + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        self._history.append((offsets, parents, tokens[kept]))
+        self.offsets, self.states, self.logprobs = offsets, states[kept], sums[kept]
+        self.n_steps += 1
+        return parents + rows_before, tokens[kept]
+
+    def _extend(
+        self, logprobs: ArrayLike, token_ids: ArrayLike | None, width: int
+    ) -> tuple[NDArray[Any], ...]:
+        """Find what this step finds, and the next rows of every request.
+
+        Their number; then their states, sums, parents' ranks and tokens, those of request q from
+        ``q * width`` on.
+        """
         places = self.batch * width
         counts = np.zeros(self.batch, np.int64)
         states, sums = np.empty(places, np.uint64), np.empty(places, np.float32)
@@ -247,18 +265,10 @@ class BeamDecoder:
                 )
 
         with self._read(logprobs, token_ids, width) as read:
-            if rows:
+            if len(self.states):
                 parts = parts_of(self.batch, self._threads)
                 in_threads(partial(advance, *read), parts, self._threads)
-        kept = (np.arange(width) < counts[:, None]).reshape(-1)
-        parents = ranks[kept]
-        rows_before = np.repeat(self.offsets[:-1], counts)
-        offsets = np.zeros(self.batch + 1, np.int64)
-        np.cumsum(counts, out=offsets[1:])
-        self._history.append((offsets, parents, tokens[kept]))
-        self.offsets, self.states, self.logprobs = offsets, states[kept], sums[kept]
-        self.n_steps += 1
-        return parents + rows_before, tokens[kept]
+        return counts, states, sums, ranks, tokens
 
     def _project(
         self, hidden: ArrayLike, weight: ArrayLike, options: Mapping[str, Any]
@@ -314,17 +324,25 @@ class BeamDecoder:
             none = _engine.new_proposals(1, 1)
             yield _engine.DENSE, none._replace(logprobs=values), sizes
             return
+        ids, values = self._read_own(logprobs, token_ids)
+        sizes = _search.Sizes(rows, ids.shape[2], width, self._room)
+        with self._engine.space(sizes) as space:
+            low = self._limits[0]
+            proposals = self._engine.read(space, ids[0], values[0], low, "error", (0,))
+            yield _engine.OWN, proposals, sizes._replace(lines=1)
+
+    def _read_own(
+        self, logprobs: ArrayLike, token_ids: ArrayLike
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """Proposals of every row as arrays [1, rows, K]."""
+        rows = len(self.states)
         ids, values = _read_arrays(token_ids, logprobs)
         if ids.shape[:2] != (1, rows):
             raise ValueError(
                 f"token_ids: expected shape [{rows}, K], a row for each live row, "
                 f"got {np.shape(token_ids)}"
             )
-        sizes = _search.Sizes(rows, ids.shape[2], width, self._room)
-        with self._engine.space(sizes) as space:
-            low = self._limits[0]
-            proposals = self._engine.read(space, ids[0], values[0], low, "error", (0,))
-            yield _engine.OWN, proposals, sizes._replace(lines=1)
+        return ids, values
 
     def finish(self) -> BeamResult:
         """The keys found so far, best first; live rows are not among them.

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given, settings
 
 from succinct import reference
-from tests.implementations import each_index, each_library_index
+from tests.implementations import (
+    each_index,
+    each_index_and_device,
+    each_library_index,
+    each_library_index_and_device,
+)
 from tests.strategies import MAX_TOKEN, searches
 
 INF = math.inf
@@ -28,21 +33,21 @@ def float32(value):
 # By hand
 
 
-@each_index
+@each_index_and_device
 def test_sums_along_the_path(build):
     catalog = [(1, 2), (1, 3), (4, 2)]
     found = search(build, catalog, [[1, 4], [2, 3]], [[-1.0, -2.0], [-0.5, -0.25]])
     assert found == [((1, 3), -1.25), ((1, 2), -1.5), ((4, 2), -2.5)]
 
 
-@each_index
+@each_index_and_device
 def test_a_key_that_is_a_prefix_is_found_and_continued(build):
     catalog = [(1,), (1, 2), (1, 2, 3)]
     found = search(build, catalog, [[1], [2], [3]], [[-1.0], [-1.0], [-1.0]])
     assert found == [((1,), -1.0), ((1, 2), -2.0), ((1, 2, 3), -3.0)]
 
 
-@each_index
+@each_index_and_device
 def test_frontier_is_cut_by_raw_sum_and_ties_by_parent_then_token(build):
     catalog = [(a, b, 9) for a in (1, 2) for b in (5, 4)]
     steps = [[2, 1], [4, 5], [9]]
@@ -56,7 +61,7 @@ def test_frontier_is_cut_by_raw_sum_and_ties_by_parent_then_token(build):
     assert found == [((2, 5, 9), -2.0), ((2, 4, 9), -3.0), ((1, 5, 9), -3.0)]
 
 
-@each_index
+@each_index_and_device
 def test_dead_ends_spend_no_beam_but_prefixes_of_unproposed_keys_do(build):
     catalog = [(1,), (2, 7), (3, 8)]
     steps = [[1, 2, 3], [8]]
@@ -67,7 +72,7 @@ def test_dead_ends_spend_no_beam_but_prefixes_of_unproposed_keys_do(build):
     assert found == [((1,), -1.0), ((3, 8), -4.0)]
 
 
-@each_index
+@each_index_and_device
 def test_results_are_not_cut_by_the_beam_width_within_a_step(build):
     catalog = [(token,) for token in range(8)]
     logprobs = [[-float(token) for token in range(8)]]
@@ -75,7 +80,7 @@ def test_results_are_not_cut_by_the_beam_width_within_a_step(build):
     assert found == [((token,), -float(token)) for token in range(6)]
 
 
-@each_index
+@each_index_and_device
 def test_beam_width_for_each_step(build):
     catalog = [(a, b) for a in range(3) for b in range(3)]
     steps, logprobs = [[0, 1, 2], [0, 1, 2]], [[-1.0, -2.0, -3.0], [0.0, -0.25, -0.5]]
@@ -87,7 +92,7 @@ def test_beam_width_for_each_step(build):
     assert [sequence for sequence, _ in found] == [(0, b) for b in range(3)]
 
 
-@each_index
+@each_index_and_device
 def test_thresholds_are_strict_and_float32(build):
     catalog = [(1, 2), (1, 3), (3, 2)]
     steps = [[1, 3], [2, 3]]
@@ -106,7 +111,7 @@ def test_thresholds_are_strict_and_float32(build):
     assert found == [((1, 2), total)]
 
 
-@each_index
+@each_index_and_device
 def test_sums_are_rounded_to_float32_at_each_step(build):
     values = [-0.1, -0.2, -0.3, -16777216.0, -1.0]
     key = (1, 2, 3, 4, 5)
@@ -117,7 +122,7 @@ def test_sums_are_rounded_to_float32_at_each_step(build):
     assert found == [(key, float(total))]
 
 
-@each_index
+@each_index_and_device
 @pytest.mark.parametrize("penalty", [0.0, 1.0, 0.6, 5.0, -1.0])
 def test_length_normalisation_in_float64(build, penalty):
     catalog = [(1,), (1, 2), (1, 2, 3)]
@@ -131,7 +136,7 @@ def test_length_normalisation_in_float64(build, penalty):
     assert found == sorted(expected, key=lambda result: -result[1])
 
 
-@each_index
+@each_index_and_device
 def test_equal_results_rank_by_step_parent_token(build):
     catalog = [(1, 9), (2, 8), (1, 8), (3,)]
     steps = [[1, 2, 3], [8, 9]]
@@ -144,7 +149,7 @@ def test_equal_results_rank_by_step_parent_token(build):
     assert found == [((2, 6), -3.0), ((1, 5, 7), -3.0)]
 
 
-@each_index
+@each_index_and_device
 def test_minus_zero_counts_as_zero(build):
     catalog = [(1,), (2,), (3,)]
     found = search(build, catalog, [[3, 2, 1]], [[0.0, -0.0, -0.0]], length_penalty=1.0)
@@ -155,7 +160,7 @@ def test_minus_zero_counts_as_zero(build):
     assert search(build, catalog, [[1]], [[0.0]], min_logprob=-0.0) == []
 
 
-@each_index
+@each_index_and_device
 def test_infinite_sums(build):
     catalog = [(1, 2), (1, 3), (4, 2), (4, 3), (4,)]
     steps, logprobs = [[1, 4], [3, 2]], [[INF, -1.0], [-3e38, INF]]
@@ -170,7 +175,7 @@ def test_infinite_sums(build):
     assert search(build, catalog, steps, logprobs, min_logprob=INF) == []
 
 
-@each_index
+@each_index_and_device
 def test_padding_is_exempt_from_every_check(build):
     catalog = [(1, 2)]
     steps = [[1, 1, -1, 2**40], [2, 2, 2, 0]]
@@ -179,7 +184,7 @@ def test_padding_is_exempt_from_every_check(build):
     assert found == [((1, 2), -2.0)]
 
 
-@each_index
+@each_index_and_device
 def test_first_of_equal_tokens(build):
     catalog = [(1,), (2,)]
     steps, logprobs = [[1, 1, 2, 1]], [[-INF, -2.0, -3.0, -1.0]]
@@ -190,7 +195,7 @@ def test_first_of_equal_tokens(build):
     assert found == []
 
 
-@each_index
+@each_index_and_device
 def test_tokens_that_differ_in_high_bits_only(build):
     tokens = [5 + (i << 20) for i in range(5)]
     catalog = [(token,) for token in tokens[:4]] + [(tokens[1], token) for token in tokens[:4]]
@@ -200,13 +205,13 @@ def test_tokens_that_differ_in_high_bits_only(build):
     assert found == list(zip(expected, [-1.0, -2.0, -2.5, -3.0], strict=True))
 
 
-@each_index
+@each_index_and_device
 def test_more_steps_than_the_longest_key(build):
     found = search(build, [(1,)], [[1], [1], [1]], [[-1.0]] * 3)
     assert found == [((1,), -1.0)]
 
 
-@each_index
+@each_index_and_device
 def test_nothing_to_find_is_an_empty_result(build):
     catalog = [(1, 2)]
     assert search(build, catalog, [[7], [2]], [[-1.0], [-1.0]]) == []
@@ -216,7 +221,7 @@ def test_nothing_to_find_is_an_empty_result(build):
     assert search(build, catalog, [], []) == []
 
 
-@each_index
+@each_index_and_device
 def test_long_chain(build):
     key = tuple(i % 7 for i in range(2000))
     found = search(build, [key, (9, 9)], [[token] for token in key], [[-1.0]] * 2000)
@@ -288,7 +293,7 @@ def test_queries_do_not_depend_on_each_other(build, case):
         assert index.search([tokens], [values], **options) == [found]
 
 
-@each_library_index
+@each_library_index_and_device
 @settings(max_examples=4 * settings.default.max_examples)
 @given(case=searches())
 def test_equals_the_reference(build, case):
@@ -297,7 +302,7 @@ def test_equals_the_reference(build, case):
     assert build(catalog).search(token_ids, logprobs, **options) == expected
 
 
-@each_library_index
+@each_library_index_and_device
 @given(case=searches(duplicates=True))
 def test_equals_the_reference_on_equal_tokens(build, case):
     catalog, token_ids, logprobs, options = case
@@ -306,7 +311,7 @@ def test_equals_the_reference_on_equal_tokens(build, case):
     assert build(catalog).search(token_ids, logprobs, **options) == expected
 
 
-@each_library_index
+@each_library_index_and_device
 @given(case=searches())
 def test_results_name_their_keys_and_states(build, case):
     catalog, token_ids, logprobs, options = case
@@ -328,19 +333,21 @@ def test_results_name_their_keys_and_states(build, case):
         assert all(type(token) is int for s in query.sequences for token in s)
 
 
-@each_library_index
+@each_library_index_and_device
 def test_one_query_may_come_without_its_axis(build):
-    from succinct import beam_search
+    index = build([(1, 2), (1, 3)])
 
-    index = build([(1, 2), (1, 3)]).raw
+    def beam_search(*proposals, **options):
+        return index.call("beam_search", None, *proposals, **options)
+
     token_ids = np.array([[1, 4], [3, 2]], dtype=np.uint16)
     logprobs = np.array([[-1.0, -2.0], [-1.0, -0.5]])
-    single = beam_search(index, token_ids, logprobs, beam_width=4)
-    batch = beam_search(index, token_ids[None], logprobs[None], beam_width=4)
+    single = beam_search(token_ids, logprobs, beam_width=4)
+    batch = beam_search(token_ids[None], logprobs[None], beam_width=4)
     assert len(single) == len(batch) == 1
     assert single[0].sequences == batch[0].sequences == [(1, 2), (1, 3)]
     assert single.to_bytes() == batch.to_bytes()
-    none = beam_search(index, token_ids[None][:0], logprobs[None][:0], beam_width=4)
+    none = beam_search(token_ids[None][:0], logprobs[None][:0], beam_width=4)
     assert len(none) == 0
 
 
@@ -363,7 +370,7 @@ def test_threads_and_memory_order_change_nothing(build):
 # What bad input gets
 
 
-@each_index
+@each_index_and_device
 @pytest.mark.parametrize(
     ("options", "tokens", "logprobs"),
     [
@@ -391,7 +398,7 @@ def test_bad_values(build, options, tokens, logprobs):
         search(build, [(1, 2)], tokens, logprobs, **options)
 
 
-@each_index
+@each_index_and_device
 def test_beam_width_must_be_an_integer(build):
     with pytest.raises(TypeError):
         search(build, [(1, 2)], [[1]], [[-1.0]], beam_width=1.5)
@@ -399,22 +406,24 @@ def test_beam_width_must_be_an_integer(build):
         search(build, [(1, 2)], [[1]], [[-1.0]], beam_width=None)
 
 
-@each_library_index
+@each_library_index_and_device
 def test_bad_shapes_and_types(build):
-    from succinct import beam_search
+    index = build([(1, 2)])
 
-    index = build([(1, 2)]).raw
+    def beam_search(*arguments, **options):
+        return index.call("beam_search", *arguments, **options)
+
     tokens, logprobs = np.ones((1, 2, 1), dtype=np.int64), -np.ones((1, 2, 1))
     for shape in ((2,), (1, 1, 2, 1)):
         with pytest.raises(ValueError):
-            beam_search(index, tokens.reshape(shape), logprobs.reshape(shape), beam_width=2)
+            beam_search(None, tokens.reshape(shape), logprobs.reshape(shape), beam_width=2)
     with pytest.raises(ValueError):
-        beam_search(index, tokens, logprobs[:, :1], beam_width=2)
+        beam_search(None, tokens, logprobs[:, :1], beam_width=2)
     with pytest.raises((TypeError, ValueError)):
-        beam_search(index, tokens + 0.5, logprobs, beam_width=2)
+        beam_search(None, tokens + 0.5, logprobs, beam_width=2)
     with pytest.raises((TypeError, ValueError)):
-        beam_search(index, tokens, logprobs.astype("U4"), beam_width=2)
+        beam_search(None, tokens, logprobs.astype("U4"), beam_width=2)
     with pytest.raises((TypeError, ValueError)):
-        beam_search(index, [[1, 2], [1]], [[-1.0, -1.0], [-1.0]], beam_width=2)
+        beam_search(None, [[1, 2], [1]], [[-1.0, -1.0], [-1.0]], beam_width=2)
     with pytest.raises(TypeError):
         beam_search([(1, 2)], tokens, logprobs, beam_width=2)

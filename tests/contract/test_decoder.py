@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from succinct import reference
 from tests.contract.test_eligibility import bits_of, eligible_searches
-from tests.implementations import build_steps, each_library_index
+from tests.implementations import build_steps, each_decoder, each_library_index
 from tests.strategies import narrow_catalogs
 
 INF = float("inf")
@@ -36,11 +36,11 @@ def padded(token_ids, logprobs):
     return tokens, values
 
 
-@each_library_index
+@each_decoder
 @given(case=eligible_searches(), saved=st.integers(0, 6))
 def test_steps_equal_a_search(build, case, saved):
     """Bit for bit; and from a state saved anywhere on the way."""
-    from succinct import BeamDecoder, beam_search
+    from succinct import beam_search
 
     catalog, token_ids, logprobs, options, eligible = case
     index = build(catalog)
@@ -51,11 +51,11 @@ def test_steps_equal_a_search(build, case, saved):
     allowed = allowed if many else bits_of(index, eligible)
     tokens, values = padded(token_ids, logprobs)
     expected = beam_search(index.raw, tokens, values, allowed=allowed, **options)
-    decoder = BeamDecoder(index.raw, len(tokens), allowed=allowed, **options)
+    decoder = index.decoder(len(tokens), allowed=allowed, **options)
     for step in range(tokens.shape[1]):
         if step == saved:
             state = decoder.state_dict()
-            decoder = BeamDecoder(index.raw, len(tokens), allowed=allowed, **options)
+            decoder = index.decoder(len(tokens), allowed=allowed, **options)
             decoder.load_state_dict(state)
         of = np.repeat(np.arange(len(tokens)), np.diff(decoder.offsets))
         before = decoder.states
@@ -76,18 +76,16 @@ def walks(draw):
     return catalog, seed, draw(st.integers(1, 5)), draw(st.integers(1, 3))
 
 
-@each_library_index
+@each_decoder
 @settings(max_examples=10)
 @given(case=walks())
 def test_full_logprobs_equal_the_reference(build, case):
     """Different ones for every row, with NaN, -inf, +inf and ties; float16 and wider too."""
-    from succinct import BeamDecoder
-
     catalog, seed, width, batch = case
     catalog = [tuple(min(token, 300) for token in key) for key in catalog]
     index, random = build(catalog), np.random.default_rng(seed)
     options = {"beam_width": width, "min_logprob": -9.5, "min_token_logprob": -4.0}
-    decoder = BeamDecoder(index.raw, batch, **options)
+    decoder = index.decoder(batch, **options)
     trie = reference.Trie(catalog)
     twin = reference.BeamDecoder(trie, batch, **options)
     for _ in range(trie.max_length + 1):

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from succinct import reference
 from succinct.decode import Choice
-from tests.implementations import ReferenceIndex, each_index, each_library_index
+from tests.implementations import (
+    ReferenceIndex,
+    each_index,
+    each_index_and_device,
+    each_library_index,
+    each_library_index_and_device,
+)
 from tests.strategies import searches
 
 
@@ -25,7 +31,7 @@ def search(index, eligible, token_ids, logprobs, **options):
     return [result.sequence for result in found]
 
 
-@each_index
+@each_index_and_device
 def test_every_subset_of_a_small_catalog(build):
     catalog = [(1,), (1, 2, 3), (1, 2, 4), (2, 5), (2, 5, 6, 7)]
     index = build(catalog)
@@ -37,7 +43,7 @@ def test_every_subset_of_a_small_catalog(build):
             assert search(index, eligible, steps, logprobs) == expected
 
 
-@each_index
+@each_index_and_device
 def test_no_beam_is_spent_on_a_prefix_without_an_eligible_completion(build):
     catalog = [(1, 5), (1, 6, 1), (2, 6), (2, 6, 8), (2, 7, 9)]
     steps, logprobs = [[1, 2], [5, 6, 7], [1, 8, 9]], [[-1, -2], [-1, -1, -1], [-1, -1, -1]]
@@ -52,7 +58,7 @@ def test_no_beam_is_spent_on_a_prefix_without_an_eligible_completion(build):
     assert search(index, (), steps, logprobs) == []
 
 
-@each_index
+@each_index_and_device
 @pytest.mark.parametrize("n_keys", [63, 64, 65, 511, 512, 513, 700])
 def test_single_keys_over_borders_of_words_and_blocks(build, n_keys):
     """Ranges of numbers longer and shorter than what is looked through bit by bit."""
@@ -78,7 +84,7 @@ def eligible_searches(draw):
     return catalog, token_ids, logprobs, options, draw(each)
 
 
-@each_library_index
+@each_library_index_and_device
 @given(case=eligible_searches())
 def test_equals_the_reference(build, case):
     catalog, token_ids, logprobs, options, eligible = case
@@ -97,14 +103,15 @@ def test_equals_the_reference(build, case):
         assert all(keys is None or result.sequence in keys for result in results)
 
 
-@each_library_index
+@each_library_index_and_device
 def test_bitmaps_in_every_form(build):
-    from succinct import BitVector, beam_search
+    from succinct import BitVector
 
     random = np.random.default_rng(2)
     catalog = [tuple(key) for key in random.integers(0, 9, (300, 3)).tolist()]
     catalog += [key[:2] for key in catalog[:40]]
-    index = build(catalog).raw
+    built = build(catalog)
+    index = built.raw
     token_ids = np.broadcast_to(np.arange(9), (4, 3, 9))
     logprobs = np.log(random.random((4, 3, 9)))
     bools = random.random((4, index.n_keys)) < 0.1
@@ -115,7 +122,7 @@ def test_bitmaps_in_every_form(build):
 
     def found(allowed, n=4):
         part = token_ids[:n], logprobs[:n]
-        return beam_search(index, *part, beam_width=9, allowed=allowed).to_bytes()
+        return built.call("beam_search", None, *part, beam_width=9, allowed=allowed).to_bytes()
 
     expected = found(bools)
     assert expected != found(None)
@@ -131,7 +138,7 @@ def test_bitmaps_in_every_form(build):
     assert found(bools[1].tolist()) == one[0]
 
 
-@each_library_index
+@each_library_index_and_device
 @pytest.mark.parametrize(
     ("allowed", "error", "message"),
     [
@@ -149,11 +156,9 @@ def test_bitmaps_in_every_form(build):
     ],
 )
 def test_bad_bitmaps(build, allowed, error, message):
-    from succinct import beam_search
-
-    index = build([(1,), (2,), (3, 4)]).raw
+    index = build([(1,), (2,), (3, 4)])
     with pytest.raises(error, match=message):
-        beam_search(index, [[1]], [[-1.0]], beam_width=1, allowed=allowed)
+        index.call("beam_search", None, [[1]], [[-1.0]], beam_width=1, allowed=allowed)
 
 
 # In a step from hidden states

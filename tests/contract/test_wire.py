@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from succinct import reference
-from tests.implementations import each_index, each_library_index, over
+from tests.implementations import each_index, each_library_index_and_device, over
 from tests.strategies import MAX_TOKEN, searches, sequences
 
 
@@ -147,7 +147,7 @@ def test_search_results_as_bytes(build, case):
     assert reference.batch_from_bytes(data) == [[r[:2] for r in query] for query in found]
 
 
-@each_library_index
+@each_library_index_and_device
 def test_bytes_read_with_an_index_name_keys_and_states(build):
     from succinct.decode.result import BeamResult
 

@@ -123,31 +123,31 @@ def prepare_any(proposals, step, buffer):
         prepare_hash(proposals, step, buffer)
 
 
-def stage_any(index, state, first, count, proposals, step, buffer):
-    trials = step.n
+def stage_any(index, state, first, count, proposals, line, n, step, buffer):
+    trials = n
     if step.number == 1:
-        trials = stage_cheaper(index, state, first, count, proposals, step, buffer)
+        trials = stage_cheaper(index, state, first, count, proposals, line, n, step, buffer)
     elif step.number == 2:
-        trials = stage_labels(index, state, first, count, proposals, step, buffer)
+        trials = stage_labels(index, state, first, count, proposals, line, n, step, buffer)
     elif step.number == 3:
-        trials = stage_pairs(index, state, first, count, proposals, step, buffer)
+        trials = stage_pairs(index, state, first, count, proposals, line, n, step, buffer)
     elif step.number == 4:
-        trials = stage_children(index, state, first, count, proposals, step, buffer)
+        trials = stage_children(index, state, first, count, proposals, line, n, step, buffer)
     return trials
 
 
-def attempt_any(index, state, first, count, trial, proposals, step, buffer):
+def attempt_any(index, state, first, count, trial, proposals, line, n, step, buffer):
     if step.number == 1:
-        return attempt_cheaper(index, state, first, count, trial, proposals, step, buffer)
+        return attempt_cheaper(index, state, first, count, trial, proposals, line, n, step, buffer)
     if step.number == 2:
-        return attempt_labels(index, state, first, count, trial, proposals, step, buffer)
+        return attempt_labels(index, state, first, count, trial, proposals, line, n, step, buffer)
     if step.number == 3:
-        return attempt_pair(index, state, first, count, trial, proposals, step, buffer)
+        return attempt_pair(index, state, first, count, trial, proposals, line, n, step, buffer)
     if step.number == 4:
-        return attempt_child(index, state, first, count, trial, proposals, step, buffer)
+        return attempt_child(index, state, first, count, trial, proposals, line, n, step, buffer)
     if step.number == 5:
-        return attempt_known(index, state, first, count, trial, proposals, step, buffer)
-    return attempt_binary(index, state, first, count, trial, proposals, step, buffer)
+        return attempt_known(index, state, first, count, trial, proposals, line, n, step, buffer)
+    return attempt_binary(index, state, first, count, trial, proposals, line, n, step, buffer)
 
 
 def expand_once(index, rows, n_rows, proposals, allowed, variant, min_logprob, lists):
@@ -159,9 +159,11 @@ def expand_once(index, rows, n_rows, proposals, allowed, variant, min_logprob, l
         variant,
         np.int64(0),
         np.int64(0),
+        np.int64(0),
         np.int64(proposals.counts[0]),
         np.int64(proposals.tokens.shape[1]),
         True,
+        np.float32(-np.inf),
         min_logprob,
         np.float64(1.0),
         np.float64(-np.inf),
