@@ -21,9 +21,6 @@ cdef extern from "succinct/bits/rank_select.h" nogil:
         uint64_t length
         uint64_t mask
         uint32_t width
-    ctypedef struct elias_fano_t:
-        bitvector_t high
-        packed_t low
     uint32_t popcount64(uint64_t) noexcept
     int bits_get(const bitvector_t *, uint64_t) noexcept
     uint64_t bits_rank1(const bitvector_t *, uint64_t) noexcept
@@ -35,6 +32,21 @@ cdef extern from "succinct/bits/rank_select.h" nogil:
     void bits_fill_samples(const bitvector_t *, int, uint32_t, uint32_t *) noexcept
     uint64_t packed_get(const packed_t *, uint64_t) noexcept
     void packed_put(uint64_t *, uint32_t, uint64_t, uint64_t) noexcept
+
+
+cdef extern from "succinct/bits/marks.h" nogil:
+    ctypedef struct mark_t:
+        uint32_t at, upto
+    ctypedef struct marks_t:
+        const mark_t *mark
+        uint64_t shift
+    ctypedef struct elias_fano_t:
+        bitvector_t high
+        packed_t low
+        marks_t ones, zeros
+    uint64_t marks_shift(uint64_t, uint64_t) noexcept
+    uint64_t marks_size(uint64_t, uint64_t, uint64_t) noexcept
+    void marks_fill(const bitvector_t *, uint64_t, uint64_t, int, uint64_t, mark_t *) noexcept
 
 
 cdef extern from "succinct/bits/kernels.h" nogil:

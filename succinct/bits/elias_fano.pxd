@@ -1,4 +1,6 @@
-from succinct.bits.bitvector cimport BitVector, elias_fano_t
+from libc.stdint cimport uint64_t
+
+from succinct.bits.bitvector cimport BitVector, elias_fano_t, marks_t
 from succinct.bits.packed cimport PackedArray
 
 
@@ -6,4 +8,6 @@ cdef class EliasFano:
     cdef elias_fano_t e
     cdef readonly BitVector high
     cdef readonly PackedArray low
-    cdef void _view(self) noexcept
+    cdef readonly tuple marks
+    cdef int _view(self) except -1
+    cdef object _mark(self, uint64_t count, int zeros, marks_t *marks)

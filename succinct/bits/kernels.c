@@ -20,8 +20,13 @@ static inline uint64_t rank0_of(const bitvector_t *v, uint64_t i) { return i - b
 
 #define GROUP 32
 
-INLINE uint64_t ef_get(const elias_fano_t *e, uint64_t i, bits_query_t select1) {
-    return ((select1(&e->high, i) - i) << e->low.width) | packed_get(&e->low, i);
+/* What each instruction set has its own of, as parameters (see bits_query_t). */
+#define QUERIES bits_query_t select1, bits_query_t select0, bits_drop_t drop
+#define Q select1, select0, drop
+
+INLINE uint64_t ef_get(const elias_fano_t *e, uint64_t i, QUERIES) {
+    uint64_t at = marks_select(&e->high, &e->ones, i, 0, NULL, Q);
+    return ((at - i) << e->low.width) | packed_get(&e->low, i);
 }
 
 INLINE void prefetch_low(const elias_fano_t *e, uint64_t i) {
@@ -29,11 +34,11 @@ INLINE void prefetch_low(const elias_fano_t *e, uint64_t i) {
 }
 
 INLINE size_t ef_get_group(const elias_fano_t *e, const int64_t *q, uint64_t *out, size_t n,
-                           bits_query_t select1) {
+                           QUERIES) {
     size_t i;
     for (i = 0; i < n && (uint64_t)q[i] < e->low.length; i++) {
         prefetch_low(e, (uint64_t)q[i]);
-        out[i] = select1(&e->high, (uint64_t)q[i]);
+        out[i] = marks_select(&e->high, &e->ones, (uint64_t)q[i], 0, NULL, Q);
     }
     for (size_t k = 0; k < i; k++)
         out[k] = ((out[k] - (uint64_t)q[k]) << e->low.width) | packed_get(&e->low, (uint64_t)q[k]);
@@ -46,13 +51,18 @@ typedef struct {
     uint64_t at, i, n;
 } bucket_t;
 
-INLINE bucket_t ef_bucket(const elias_fano_t *e, uint64_t x, bits_query_t select0) {
-    uint64_t high = x >> e->low.width;
+INLINE bucket_t ef_bucket(const elias_fano_t *e, uint64_t x, QUERIES) {
+    uint64_t high = x >> e->low.width, next;
     bucket_t b = {e->high.length, e->low.length, 0};
     if (high >= e->high.length - e->high.ones) return b;
-    b.at = high ? select0(&e->high, high - 1) + 1 : 0;
+    if (high == 0) {
+        b.at = b.i = 0;
+        b.n = bits_next_zero(&e->high, 0);
+        return b;
+    }
+    b.at = marks_select(&e->high, &e->zeros, high - 1, 1, &next, Q) + 1;
     b.i = b.at - high;
-    b.n = bits_next_zero(&e->high, b.at) - b.at;
+    b.n = next - b.at;
     return b;
 }
 
@@ -81,16 +91,21 @@ INLINE uint64_t ef_rank(const elias_fano_t *e, uint64_t x, bucket_t b) {
 }
 
 INLINE void ef_rank_group(const elias_fano_t *e, const uint64_t *x, uint64_t *out, size_t n,
-                          int next, bits_query_t select0) {
+                          int next, QUERIES) {
     bucket_t b[GROUP];
     for (size_t k = 0; k < n; k++) {
-        b[k] = ef_bucket(e, x[k], select0);
+        b[k] = ef_bucket(e, x[k], Q);
         prefetch_low(e, b[k].i);
     }
     for (size_t k = 0; k < n; k++) {
         uint64_t i = ef_rank(e, x[k], b[k]);
         if (next && i < e->low.length) {
-            uint64_t at = bits_next_one(&e->high, b[k].at + (i - b[k].i));
+            uint64_t at = b[k].at + (i - b[k].i), w = at >> 6, x = e->high.words[w] >> (at & 63);
+            if (x == 0) { /* there is a one: that of value i */
+                do x = e->high.words[++w]; while (x == 0);
+                at = w << 6;
+            }
+            at += (uint64_t)__builtin_ctzll(x);
             out[k] = ((at - i) << e->low.width) | packed_get(&e->low, i);
         } else {
             out[k] = next ? UINT64_MAX : i;
@@ -99,7 +114,7 @@ INLINE void ef_rank_group(const elias_fano_t *e, const uint64_t *x, uint64_t *ou
 }
 
 /* Packed integers and Elias-Fano sequences for TARGET, and the table of its kernels. */
-#define KERNELS(SUFFIX, LEVEL, TARGET, SELECT1, SELECT0)                                    \
+#define KERNELS(SUFFIX, LEVEL, TARGET, ...)                                                 \
     TARGET static size_t packed_##SUFFIX(const packed_t *p, const int64_t *q,               \
                                          uint64_t *out, size_t n) {                         \
         const packed_t own = *p;                                                            \
@@ -109,7 +124,7 @@ INLINE void ef_rank_group(const elias_fano_t *e, const uint64_t *x, uint64_t *ou
         return i;                                                                           \
     }                                                                                       \
     TARGET static uint64_t ef_get_##SUFFIX(const elias_fano_t *e, uint64_t i) {             \
-        return ef_get(e, i, SELECT1);                                                       \
+        return ef_get(e, i, __VA_ARGS__);                                                   \
     }                                                                                       \
     TARGET static size_t ef_get_##SUFFIX##_batch(const elias_fano_t *e, const int64_t *q,   \
                                                  uint64_t *out, size_t n) {                 \
@@ -117,7 +132,7 @@ INLINE void ef_rank_group(const elias_fano_t *e, const uint64_t *x, uint64_t *ou
         size_t done = 0, group, got;                                                        \
         do {                                                                                \
             group = n - done < GROUP ? n - done : GROUP;                                    \
-            got = ef_get_group(&own, q + done, out + done, group, SELECT1);                 \
+            got = ef_get_group(&own, q + done, out + done, group, __VA_ARGS__);             \
             done += got;                                                                    \
         } while (got == group && done < n);                                                 \
         return done;                                                                        \
@@ -126,13 +141,15 @@ INLINE void ef_rank_group(const elias_fano_t *e, const uint64_t *x, uint64_t *ou
                                                 uint64_t *out, size_t n) {                  \
         const elias_fano_t own = *e;                                                        \
         for (size_t i = 0; i < n; i += GROUP)                                               \
-            ef_rank_group(&own, x + i, out + i, n - i < GROUP ? n - i : GROUP, 0, SELECT0); \
+            ef_rank_group(&own, x + i, out + i, n - i < GROUP ? n - i : GROUP, 0,           \
+                          __VA_ARGS__);                                                     \
     }                                                                                       \
     TARGET static void ef_next_##SUFFIX##_batch(const elias_fano_t *e, const uint64_t *x,   \
                                                 uint64_t *out, size_t n) {                  \
         const elias_fano_t own = *e;                                                        \
         for (size_t i = 0; i < n; i += GROUP)                                               \
-            ef_rank_group(&own, x + i, out + i, n - i < GROUP ? n - i : GROUP, 1, SELECT0); \
+            ef_rank_group(&own, x + i, out + i, n - i < GROUP ? n - i : GROUP, 1,           \
+                          __VA_ARGS__);                                                     \
     }                                                                                       \
     static const bits_kernels_t kernels_##SUFFIX = {                                        \
         LEVEL,                                                                              \
@@ -152,7 +169,7 @@ QUERY(select1_portable, PORTABLE, bits_select1)
 QUERY(select0_portable, PORTABLE, bits_select0)
 QUERY(next_zero_portable, PORTABLE, bits_next_zero)
 QUERY(next_one_portable, PORTABLE, bits_next_one)
-KERNELS(portable, 0, PORTABLE, bits_select1, bits_select0)
+KERNELS(portable, 0, PORTABLE, bits_select1, bits_select0, bits_drop)
 
 #ifdef X86
 
@@ -162,7 +179,7 @@ QUERY(select1_v3, V3, bits_select1_v3)
 QUERY(select0_v3, V3, bits_select0_v3)
 QUERY(next_zero_v3, V3, bits_next_zero)
 QUERY(next_one_v3, V3, bits_next_one)
-KERNELS(v3, 1, V3, bits_select1_v3, bits_select0_v3)
+KERNELS(v3, 1, V3, bits_select1_v3, bits_select0_v3, bits_drop_v3)
 
 QUERY(rank1_v4, V4, bits_rank1_v4)
 QUERY(rank0_v4, V4, bits_rank0_v4)
@@ -170,7 +187,7 @@ QUERY(select1_v4, V4, bits_select1_v4)
 QUERY(select0_v4, V4, bits_select0_v4)
 QUERY(next_zero_v4, V4, bits_next_zero)
 QUERY(next_one_v4, V4, bits_next_one)
-KERNELS(v4, 2, V4, bits_select1_v4, bits_select0_v4)
+KERNELS(v4, 2, V4, bits_select1_v4, bits_select0_v4, bits_drop_v3)
 
 #endif
 

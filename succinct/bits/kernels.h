@@ -6,7 +6,7 @@
 #ifndef SUCCINCT_KERNELS_H
 #define SUCCINCT_KERNELS_H
 
-#include "succinct/bits/rank_select.h"
+#include "succinct/bits/marks.h"
 
 typedef size_t (*packed_batch_t)(const packed_t *, const int64_t *, uint64_t *, size_t);
 typedef size_t (*ef_batch_t)(const elias_fano_t *, const int64_t *, uint64_t *, size_t);

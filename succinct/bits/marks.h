@@ -34,7 +34,8 @@ INLINE uint64_t bits_drop(uint64_t x, uint64_t k) {
     return x & ~0ull << select64(x, (uint32_t)k);
 }
 
-/* The place of one (or zero) number k of a stretch that has number k + 1 too; *next is its place. */
+/* The place of one (or zero) number k of a stretch; *next is that of number k + 1, which there must
+ * be unless `next` is NULL. */
 INLINE uint64_t marks_select(const bitvector_t *v, const marks_t *m, uint64_t k, int zeros,
                              uint64_t *next, bits_query_t select1, bits_query_t select0,
                              bits_drop_t drop) {
@@ -42,7 +43,7 @@ INLINE uint64_t marks_select(const bitvector_t *v, const marks_t *m, uint64_t k,
     uint64_t flip = zeros ? ~0ull : 0, at, x, w;
     if (m->mark == NULL || mark[1].at - mark->at > MARK_FAR) {
         at = zeros ? select0(v, m->first + k) : select1(v, m->first + k);
-        *next = zeros ? bits_next_zero(v, at + 1) : bits_next_one(v, at + 1);
+        if (next) *next = zeros ? bits_next_zero(v, at + 1) : bits_next_one(v, at + 1);
         return at;
     }
     uint32_t rest = (uint32_t)(k & ((1ull << m->shift) - 1)), upto = mark->upto;
@@ -57,6 +58,7 @@ INLINE uint64_t marks_select(const bitvector_t *v, const marks_t *m, uint64_t k,
         for (uint32_t here; rest >= (here = popcount64(x)); x = v->words[++w] ^ flip) rest -= here;
     x = drop(x, rest);
     at = w << 6 | (uint64_t)__builtin_ctzll(x);
+    if (next == NULL) return at;
     x &= x - 1;
     while (x == 0) x = v->words[++w] ^ flip;
     *next = w << 6 | (uint64_t)__builtin_ctzll(x);
@@ -66,7 +68,8 @@ INLINE uint64_t marks_select(const bitvector_t *v, const marks_t *m, uint64_t k,
 /* The shift of the marks of `count` ones in a stretch of `length` bits. */
 static inline uint64_t marks_shift(uint64_t length, uint64_t count) {
     uint64_t shift = 0;
-    while (shift < MARK_SHIFT_MAX && (double)length * (2 << shift) <= (double)MARK_SPACING * (double)count)
+    while (shift < MARK_SHIFT_MAX &&
+           (double)length * (2 << shift) <= (double)MARK_SPACING * (double)count)
         shift++;
     return shift;
 }
@@ -79,7 +82,8 @@ static inline uint64_t marks_size(uint64_t length, uint64_t count, uint64_t shif
 /* Write the marks of the stretch [begin, begin + length). */
 static inline void marks_fill(const bitvector_t *v, uint64_t begin, uint64_t length, int zeros,
                               uint64_t shift, mark_t *mark) {
-    uint64_t flip = zeros ? ~0ull : 0, end = begin + length, number = 0, next = 0, last = v->length >> 6;
+    uint64_t flip = zeros ? ~0ull : 0, end = begin + length, last = v->length >> 6;
+    uint64_t number = 0, next = 0;
     for (uint64_t w = begin >> 6; w << 6 < end; w++) {
         uint64_t x = v->words[w] ^ flip;
         if (w == begin >> 6) x &= ~0ull << (begin & 63);
@@ -102,5 +106,13 @@ static inline void marks_fill(const bitvector_t *v, uint64_t begin, uint64_t len
     mark->at = (uint32_t)length;
     mark->upto = 0;
 }
+
+/* ---- Elias-Fano: value i is (select1(high, i) - i) << low.width | low[i] ---------------------- */
+
+typedef struct {
+    bitvector_t high;
+    packed_t low;
+    marks_t ones, zeros; /* of the whole of `high` */
+} elias_fano_t;
 
 #endif

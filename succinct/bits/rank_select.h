@@ -192,11 +192,4 @@ static inline void packed_put(uint64_t *words, uint32_t width, uint64_t i, uint6
     if (shift + width > 64) words[(at >> 6) + 1] |= value >> (64 - shift);
 }
 
-/* ---- Elias-Fano: value i is (select1(high, i) - i) << low.width | low[i] ---------------------- */
-
-typedef struct {
-    bitvector_t high;
-    packed_t low;
-} elias_fano_t;
-
 #endif

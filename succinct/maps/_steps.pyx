@@ -10,17 +10,12 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from succinct._walker cimport Core
 from succinct.bits.bitvector cimport (
     BitVector, bits_query_t, bits_rank1, bits_select1, bitvector_t, isa_level,
+    mark_t, marks_t,
 )
 
 import numpy as np
 
 from succinct.bits.bitvector import isa
-
-cdef extern from "succinct/bits/marks.h" nogil:
-    ctypedef struct mark_t:
-        uint32_t at, upto
-    ctypedef struct marks_t:
-        const mark_t *mark
 
 cdef extern from "succinct/maps/steps.h" nogil:
     ctypedef struct step_t:
