@@ -315,6 +315,10 @@ def ask_lanes(index: Index, states: Any) -> None:
         first, count = lanes.child_range(arrays, state)
         got = [lanes.nth_child(arrays, state, first, np.int64(k)) for k in range(min(count, 20))]
         tokens, children = index.children(state)
+        if count < 1000:
+            listed = np.empty(count, np.uint32), np.empty(count, np.uint64)
+            lanes.list_children(arrays, state, first, count, *listed, np.int64(0))
+            assert not exact or np.array_equal(listed, (tokens, children))
         if exact:
             assert count == len(tokens)
             assert [int(token) for token, _ in got] == tokens[:20].tolist(), state

@@ -307,10 +307,13 @@ def _match(
     The sums are put into `totals`, and are not smaller than they should be.
     """
     n = np.uint64(0)
+    # A broken file may hold tokens beyond its vocabulary.
+    last = np.uint64(values.shape[1] - 1)
     # Unsigned places need no check of sign.
     for k in range(np.uint64(count)):
         # Without a branch, which could not be foreseen.
-        total = np.float32(row_sum + values[line, np.uint64(room.tokens[k]) & mask])
+        place = min(np.uint64(room.tokens[k]) & mask, last)
+        total = np.float32(row_sum + values[line, place])
         room.hits[n] = k
         room.totals[n] = total
         n += np.uint64(total > need)
@@ -495,6 +498,8 @@ def expand(
                 break
             continue
         first_child, count = child_range(index, state)
+        # A broken file may have rows that are longer than its vocabulary.
+        count = min(count, np.int64(len(room.tokens)))
         n_proposed = proposals.counts[line]
         lists = (
             mode == DENSE
@@ -522,7 +527,7 @@ def expand(
                 continue
             token = np.int64(room.tokens[place])
             if mode == DENSE:
-                if not values[line, token] > min_token_logprob:
+                if not values[line, min(token, values.shape[1] - 1)] > min_token_logprob:
                     continue
             elif lists and n_tokens > len(room.owners):
                 total = np.float32(row_sum + _owned(proposals, line, token, room))

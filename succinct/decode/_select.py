@@ -81,7 +81,7 @@ def keep_best(keys: _Keys, base: int, n: int, keep: int, scratch: Scratch) -> np
 
     Of equal keys those at lower places are chosen. Returns the smallest chosen key.
     0 < keep <= n. Counts how many keys lie in equal parts of their range, and then in parts of
-    the part that holds the border: O(n), in one or two rounds as a rule, and six at most.
+    the part that holds the border: O(n) for each round, of which one or two are the rule.
     """
     counts = scratch.counts
     chosen = scratch.chosen
