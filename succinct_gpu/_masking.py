@@ -319,7 +319,7 @@ def normalise_rows(
     most = np.float64(_MINUS_INFINITY)
     k = i
     while k < end:
-        value = np.float64(logits[row, k]) if over_all else np.float64(scores[begin + k])
+        value = np.float64(np.float32(logits[row, k]) if over_all else scores[begin + k])
         if value > most:
             most = value
         k += BLOCK
@@ -327,7 +327,7 @@ def normalise_rows(
     total = np.float64(0.0)
     k = i
     while k < end:
-        value = np.float64(logits[row, k]) if over_all else np.float64(scores[begin + k])
+        value = np.float64(np.float32(logits[row, k]) if over_all else scores[begin + k])
         if value == most:
             total += 1.0
         elif value < most:

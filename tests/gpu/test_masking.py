@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("numba.cuda.core", reason="numba-cuda is not installed")
 from numba import cuda
 
+import succinct
 import succinct_gpu as sg
 from succinct import DEAD, CsrMap, KeyTable, LoudsTrie, StepMap, reference
 from tests.gpu.runs import each_run, running
@@ -139,6 +140,31 @@ def test_candidates(run, index, dtype):
         none = sg.candidates(logits[-1:], device, states[-1:])
         assert none.offsets.tolist() == [0, 0]
         assert none.tokens.size == none.scores.size == none.next_states.size == 0
+
+
+@each_run
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_padded_and_normalised(run, index, dtype):
+    """On the device a row with more candidates than the width has none."""
+    states, tokens = rows_of(index)
+    logits = np.random.default_rng(9).normal(size=(len(states), VOCABULARY)).astype(dtype)
+    longest = max(map(len, tokens))
+    with running(run):
+        device = sg.to_device(index)
+        for normalize in ("valid", "vocab"):
+            expected = succinct.candidates(
+                logits, index, states, width=longest, normalize=normalize
+            )
+            found = sg.candidates(logits, device, states, width=longest, normalize=normalize)
+            for mine, theirs in zip(found, expected, strict=True):
+                assert mine.dtype == theirs.dtype
+                np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-6)
+        width = longest - 1
+        with pytest.raises(ValueError, match=f"has {longest} candidates, more than {width}"):
+            sg.candidates(logits, device, states, width=width)
+        there = sg.candidates(cuda.to_device(logits), device, cuda.to_device(states), width=width)
+        valid = there.valid.copy_to_host().sum(axis=1)
+        assert valid.tolist() == [len(row) if len(row) <= width else 0 for row in tokens]
 
 
 @each_run
