@@ -61,11 +61,6 @@ class Searcher:
     selection : {"radix", "merge"}
         How the best candidates are chosen. Results do not depend on it.
 
-    Attributes
-    ----------
-    nbytes : int
-        Bytes on the device, those of the index not among them.
-
     Raises
     ------
     RuntimeError
@@ -170,7 +165,7 @@ class Searcher:
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the device."""
+        """Bytes on the device, those of the index not among them."""
         mirrors = self._input, self._output, self._allowed
         parts = (array for arrays in self._arrays for array in arrays)
         return sum(m.nbytes for m in mirrors) + sum(int(array.nbytes) for array in parts)
