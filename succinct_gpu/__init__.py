@@ -630,11 +630,11 @@ def beam_search(
 
     Examples
     --------
-    >>> from succinct import KeyTable, LoudsTrie
+    >>> from succinct import CsrMap, KeyTable
     >>> from succinct_gpu import simt
-    >>> trie = LoudsTrie.build(KeyTable.from_sequences([(1,), (1, 2), (3, 2)]))
+    >>> index = CsrMap.build(KeyTable.from_sequences([(1,), (1, 2), (3, 2)]))
     >>> with simt.session():
-    ...     on_device = to_device(trie)
+    ...     on_device = to_device(index)
     ...     found = beam_search(on_device, [[1, 3], [2, 9]], [[-1, -2], [-0.5, 0]], beam_width=2)
     >>> found[0].sequences, found[0].scores
     ([(1,), (1, 2)], array([-1. , -1.5]))

@@ -52,9 +52,9 @@ class BeamDecoder(on_host.BeamDecoder):
     Examples
     --------
     >>> import numpy as np
-    >>> from succinct import KeyTable, StepMap
+    >>> from succinct import CsrMap, KeyTable
     >>> from succinct_gpu import BeamDecoder, simt, to_device
-    >>> index = StepMap.build(KeyTable.from_sequences([(1, 2), (1, 3), (2,)]))
+    >>> index = CsrMap.build(KeyTable.from_sequences([(1, 2), (1, 3), (2,)]))
     >>> logprobs = np.log([[0.1, 0.6, 0.2, 0.1]]).astype(np.float32)
     >>> with simt.session():  # leave this out where there is a device
     ...     decoder = BeamDecoder(to_device(index), batch=1, beam_width=2)

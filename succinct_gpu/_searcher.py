@@ -77,12 +77,12 @@ class Searcher:
 
     Examples
     --------
-    >>> from succinct import KeyTable, LoudsTrie
+    >>> from succinct import CsrMap, KeyTable
     >>> from succinct_gpu import Searcher, simt, to_device
-    >>> trie = LoudsTrie.build(KeyTable.from_sequences([(1,), (1, 2), (3, 2)]))
+    >>> index = CsrMap.build(KeyTable.from_sequences([(1,), (1, 2), (3, 2)]))
     >>> with simt.session():  # leave this out where there is a device
     ...     searcher = Searcher(
-    ...         to_device(trie), max_batch=1, max_beam_width=2, max_proposals=2, max_steps=2
+    ...         to_device(index), max_batch=1, max_beam_width=2, max_proposals=2, max_steps=2
     ...     )
     ...     found = searcher.search([[1, 3], [2, 9]], [[-1.0, -2.0], [-0.5, 0.0]], beam_width=2)
     >>> found[0].sequences
