@@ -23,8 +23,8 @@ from succinct.decode._select import Scratch, keep_best, order32, sort_descending
 
 # Floats that one vector instruction multiplies; processors with shorter vectors take several.
 _VECTOR = 16
-# Called for every slot.
-INLINED = ("_least_logit",)
+# Called for every slot, or every few.
+INLINED = ("_least_logit", "_four")
 
 _NEGATIVE_INFINITY = np.float32(-np.inf)
 _INFINITY = np.float32(np.inf)
@@ -157,37 +157,37 @@ def project(
             to1, to2, to3 = starts[r1] - at, starts[r2] - at, starts[r3] - at
             four = (rows[r], rows[r1], rows[r2], rows[r3])
             while at + 4 <= end:
-                tokens4 = (
-                    np.int64(tokens[at]) - token_offset,
-                    np.int64(tokens[at + 1]) - token_offset,
-                    np.int64(tokens[at + 2]) - token_offset,
-                    np.int64(tokens[at + 3]) - token_offset,
-                )
                 places = (to + at, to1 + at, to2 + at, to3 + at)
-                _dots(hidden, four, weight, tokens4, values, places)
+                _dots(hidden, four, weight, _four(tokens, at, token_offset), values, places)
                 at += 4
             while at < end:
-                token = np.int64(tokens[at]) - token_offset
                 places = (to + at, to1 + at, to2 + at, to3 + at)
-                _dots(hidden, four, weight, (token,), values, places)
+                token = (np.int64(tokens[at]) - token_offset,)
+                _dots(hidden, four, weight, token, values, places)
                 at += 1
             i += 4
         else:
             row = (rows[r],)
             while at + 4 <= end:
-                tokens4 = (
-                    np.int64(tokens[at]) - token_offset,
-                    np.int64(tokens[at + 1]) - token_offset,
-                    np.int64(tokens[at + 2]) - token_offset,
-                    np.int64(tokens[at + 3]) - token_offset,
-                )
-                _dots(hidden, row, weight, tokens4, values, (to + at,))
+                _dots(hidden, row, weight, _four(tokens, at, token_offset), values, (to + at,))
                 at += 4
             while at < end:
-                token = np.int64(tokens[at]) - token_offset
-                _dots(hidden, row, weight, (token,), values, (to + at,))
+                token = (np.int64(tokens[at]) - token_offset,)
+                _dots(hidden, row, weight, token, values, (to + at,))
                 at += 1
             i += 1
+
+
+def _four(
+    tokens: NDArray[np.uint32], at: np.int64, offset: np.int64
+) -> tuple[np.int64, np.int64, np.int64, np.int64]:
+    """Rows of the weights for four tokens."""
+    return (
+        np.int64(tokens[at]) - offset,
+        np.int64(tokens[at + 1]) - offset,
+        np.int64(tokens[at + 2]) - offset,
+        np.int64(tokens[at + 3]) - offset,
+    )
 
 
 def pick(

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 # Elements to write and continuations to list that are worth a thread of their own.
 _ELEMENTS = 2**20
-_CANDIDATES = 2**16
+_CANDIDATES = 2**18
 # Bits of each type: all but the sign, infinity, negative infinity.
 _BITS = {
     "float16": (np.uint16, (0x7FFF, 0x7C00, 0xFC00)),

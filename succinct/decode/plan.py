@@ -30,6 +30,8 @@ _FORMAT = "succinct plan"
 _VERSION = 1
 # An option that takes more than this many times as long as the fastest is not measured again.
 _HOPELESS = 2
+# Seconds by which one time alone may be too long.
+_HICCUP = 0.1
 
 
 @dataclass(frozen=True)
@@ -242,7 +244,7 @@ def calibrate(
     plan : Plan, optional
         An earlier plan for the same index, of which the pinned steps are kept.
     repeats : int
-        Times that an option is measured; hopeless ones are measured twice.
+        Times that an option is measured; hopeless ones are measured once or twice.
     seed : int
         For the hidden states.
     num_threads : int, optional
@@ -418,15 +420,15 @@ def _measure(
     """
     least = dict.fromkeys(options, inf)
     running = list(options)
-    for turn in range(repeats):
+    for turn in range(repeats + 1):
         for option in running:
-            # What ran before has left other things in the caches, and threads of the matrix
-            # products spinning: neither is to count.
-            call(plan=option)
+            if turn > 0:
+                # What ran before has left other things in the caches, and threads of the matrix
+                # products spinning: neither is to count.
+                call(plan=option)
             start = time.perf_counter()
             call(plan=option)
             least[option] = min(least[option], time.perf_counter() - start)
-        if turn > 0:  # one time alone may be that of a hiccup
-            bound = _HOPELESS * min(least.values())
-            running = [option for option in running if least[option] <= bound]
+        bound = _HOPELESS * min(least.values()) + (0 if turn > 0 else _HICCUP)
+        running = [option for option in running if least[option] <= bound]
     return least
