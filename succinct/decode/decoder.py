@@ -280,7 +280,7 @@ class BeamDecoder:
         for name in options:
             if name not in known:
                 raise TypeError(f"step takes {', '.join(known)} with hidden, got {name}")
-        found = row_logprobs(
+        return row_logprobs(
             hidden,
             weight,
             self._index,
@@ -290,10 +290,6 @@ class BeamDecoder:
             num_threads=self._threads,
             **options,
         )
-        width = max(1, int(np.diff(found.offsets).max(initial=1)))
-        _, logprobs, tokens, _ = found.padded(width)
-        return tokens, logprobs
-
     @contextmanager
     def _read(
         self, logprobs: ArrayLike, token_ids: ArrayLike | None, width: int

@@ -37,8 +37,6 @@ _WORTH_THREADS = 1 << 22
 # costs to read a weight for one, in the same unit. The first came out between 3 and 20 for 8 to
 # 1,024 beams: a rule of thumb, which `calibrate` replaces by times.
 _SELECTIVE_COST = 12
-# Beams looked at for an estimate of how wide the band of their tokens is.
-_SAMPLE = 16
 
 
 class Choice(NamedTuple):
@@ -261,8 +259,8 @@ def row_logprobs(
     plan: Plan | Choice | None = None,
     step: SupportsIndex | None = None,
     num_threads: int | None = None,
-) -> FilterStep:
-    """The log-probabilities of all valid tokens of every row, each a request of its own.
+) -> tuple[npt.NDArray[np.uint32], Floats]:
+    """The valid tokens of every row, ascending, and their log-probabilities; padded with -inf.
 
     `hidden` has shape [rows, H]; `allowed` are bitmaps and the offset of each row in them.
     """
@@ -274,8 +272,16 @@ def row_logprobs(
     none = np.zeros((len(states), 1), np.float32)
     job = Job(vectors[:, None], weight, index, states[:, None], none, token_offset)
     job.allowed, job.allowed_at = allowed
-    job.width = int(job.degrees.max(initial=1))
-    return _filtered(job, projection, normalize, plan, step, num_threads)
+    job.width, job.everything = 1, True
+    found = _filtered(job, projection, normalize, plan, step, num_threads)
+    counts = np.diff(found.offsets)
+    present = np.arange(max(1, counts.max(initial=0))) < counts[:, None]
+    tokens = np.zeros(present.shape, np.uint32)
+    logprobs = np.full(present.shape, -np.inf, np.float32)
+    if len(states):
+        tokens[present] = np.concatenate(found.tokens)
+        logprobs[present] = np.concatenate(found.scores)
+    return tokens, logprobs
 
 
 def _filtered(
@@ -382,6 +388,7 @@ class Job:
     """One call: the checked arguments, and the stages of the work."""
 
     width: int
+    everything = False  # keep all, tokens ascending, whatever `width` is; for requests of one beam
     normalize: str
     allowed: BitLanes
     allowed_at: Integers
@@ -493,7 +500,7 @@ class Job:
         self.split = False
         columns = self.weight.shape[0]
         restricted = bool((self.allowed_at >= 0).any())
-        mapping = choice.mapping if choice and not restricted else "list"
+        mapping = choice.mapping if choice and not (restricted or self.everything) else "list"
         cost = self.degrees if mapping == "list" else np.full(len(self.live), columns)
         for part in self._spans(0, len(self.live), cost, _SLOTS):
             if restricted:
@@ -701,6 +708,8 @@ class Job:
         """Winners among beams whose scores lie in slots of `values`."""
         if norms is None:
             norms = self._norms(span, values, starts, counts)
+        if self.everything:
+            return self._all(span, rows, values, starts, counts, norms)
         owners = self.requests[span]
         bounds = np.flatnonzero(owners[1:] != owners[:-1]) + 1
         requests = np.concatenate([[0], bounds, [len(owners)]])
@@ -738,6 +747,24 @@ class Job:
             at = rows.begins[rows.lists[winners + (span.start - rows.first)]] + places
             tokens, states = rows.tokens[at], rows.states[at]
         return _Winners(winners + span.start, scores, tokens, states)
+
+    def _all(
+        self,
+        span: slice,
+        rows: _Rows,
+        values: Floats,
+        starts: Integers,
+        counts: Integers,
+        norms: Floats,
+    ) -> _Winners:
+        """All valid tokens of some beams but those of probability 0, in the order of lists."""
+        beams = np.repeat(np.arange(len(counts)), counts)
+        places = np.arange(len(beams)) - (np.cumsum(counts) - counts)[beams]
+        scores = values[starts[beams] + places] - norms[beams]
+        possible = scores > -np.inf
+        beams, places, scores = beams[possible], places[possible], scores[possible]
+        at = rows.begins[rows.lists[beams + (span.start - rows.first)]] + places
+        return _Winners(beams + span.start, scores, rows.tokens[at], rows.states[at])
 
 
 def _reads_half() -> bool:
