@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 import numpy as np
 
 from succinct import _args
+from succinct.decode._filter_job import Job
 from succinct.decode.eligibility import read_allowed
-from succinct.decode.filtering import Choice, FilterStep, Job, check_options, read_choice
+from succinct.decode.filtered import Choice, FilterStep
+from succinct.decode.filtering import check_options, read_choice
 from succinct.decode.plan import make_plan, read_heads
 from succinct.index import DEAD
 from succinct_gpu import _filtering, _masking, _products, _selecting

@@ -18,7 +18,7 @@ from succinct import (
     overlap,
     recall,
 )
-from succinct.decode import Choice, filtering, plan
+from succinct.decode import Choice, _filter_job, filtered, filtering, plan
 
 N_COLUMNS = 37
 WIDTH = 9
@@ -58,9 +58,9 @@ def assert_equal(one, other, tolerance=0.0):
 
 
 def ways(normalize="valid"):
-    for mapping in filtering.MAPPINGS:
-        for projection in filtering.PROJECTIONS:
-            for selection in filtering.SELECTIONS:
+    for mapping in filtered.MAPPINGS:
+        for projection in filtered.PROJECTIONS:
+            for selection in filtered.SELECTIONS:
                 choice = Choice(mapping, projection, selection)
                 try:
                     choice.check(normalize)
@@ -98,7 +98,7 @@ def test_neither_threads_nor_memory_change_anything(arguments, choice, monkeypat
     # Matrix products of other shapes may round otherwise.
     tolerance = 0.0 if choice.projection == "selective" else 1e-6
     for slots in (1, 50, 700, 2000):
-        monkeypatch.setattr(filtering, "_SLOTS", slots)
+        monkeypatch.setattr(_filter_job, "_SLOTS", slots)
         for threads in (1, 3):
             found = filter_step(*arguments, WIDTH, plan=choice, num_threads=threads)
             assert_equal(found, expected, tolerance)
@@ -141,7 +141,7 @@ def test_what_arrays_it_takes(arguments, projection, monkeypatch):
     rounded = step(*(a.astype(np.float32) for a in half))
     assert_equal(step(*half), rounded, 1e-6)
     assert_equal(step(half[0].astype(np.float32), half[1]), rounded, 1e-6)
-    monkeypatch.setattr(filtering, "_reads_half", lambda: False)
+    monkeypatch.setattr(_filter_job, "_reads_half", lambda: False)
     assert_equal(step(*half), rounded, 1e-6)
 
 
@@ -364,7 +364,7 @@ def test_the_fastest_option_is_chosen():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "time", Clock)
-        options = [Choice(projection=p) for p in filtering.PROJECTIONS]
+        options = [Choice(projection=p) for p in filtered.PROJECTIONS]
         seconds = plan._measure(call, options, 3)
     assert min(seconds, key=seconds.get).projection == "full"
     assert set(seconds) == set(options)

@@ -2,7 +2,8 @@
 
 from succinct.decode.beam import beam_search
 from succinct.decode.decoder import BeamDecoder
-from succinct.decode.filtering import Choice, FilterStep, filter_step
+from succinct.decode.filtered import Choice, FilterStep
+from succinct.decode.filtering import filter_step
 from succinct.decode.masking import Candidates, PaddedCandidates, candidates, constrain
 from succinct.decode.metrics import overlap, recall
 from succinct.decode.plan import Plan, calibrate

@@ -290,6 +290,7 @@ class BeamDecoder:
             num_threads=self._threads,
             **options,
         )
+
     @contextmanager
     def _read(
         self, logprobs: ArrayLike, token_ids: ArrayLike | None, width: int

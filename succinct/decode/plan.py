@@ -15,13 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from succinct import _args
-from succinct.decode.filtering import (
-    MAPPINGS,
-    SELECTIONS,
-    Choice,
-    FilterStep,
-    filter_step,
-)
+from succinct.decode.filtered import MAPPINGS, SELECTIONS, Choice, FilterStep
+from succinct.decode.filtering import filter_step
 from succinct.errors import FormatError
 from succinct.format import StrPath, replacing
 from succinct.index import DEAD, Index
@@ -420,15 +415,14 @@ def _measure(
     """
     least = dict.fromkeys(options, inf)
     running = list(options)
-    for turn in range(repeats + 1):
+    for turn in range(repeats):
         for option in running:
-            if turn > 0:
-                # What ran before has left other things in the caches, and threads of the matrix
-                # products spinning: neither is to count.
-                call(plan=option)
+            # What ran before has left other things in the caches, and threads of the matrix
+            # products spinning: neither is to count, nor is compilation.
+            call(plan=option)
             start = time.perf_counter()
             call(plan=option)
             least[option] = min(least[option], time.perf_counter() - start)
-        bound = _HOPELESS * min(least.values()) + (0 if turn > 0 else _HICCUP)
+        bound = _HOPELESS * min(least.values()) + (_HICCUP if turn == 0 else 0)
         running = [option for option in running if least[option] <= bound]
     return least
