@@ -331,7 +331,7 @@ def _heads(bench: _Bench) -> Table:
     width = max(bench.widths) if bench.quick else 600
     table = Table(
         "heads",
-        f"Coherent heads of growing size: K = B = {width}, T = 16, length penalty 5",
+        f"Coherent heads of growing size, one thread: K = B = {width}, T = 16, length penalty 5",
         {
             "thresholds": "{}",
             "head": "{}",
@@ -362,7 +362,7 @@ def _heads(bench: _Bench) -> Table:
             bench.check([*bench.ours[1:], *bench.opt], grids.first(4), setting)
             rows = [
                 _measured(peer, grids, setting, max(2, bench.passes // 2))
-                for peer in (*bench.ours, *bench.opt)
+                for peer in (*bench.single, bench.opt[1])
             ]
             _speedups(rows, ("mean_ms", "p95_ms"))
             table.rows += [{"thresholds": name, "head": head} | row for row in rows]
