@@ -134,7 +134,8 @@ def beam_search(
     widths, candidates = asked.widths, asked.candidates
     engine = _search.engine_of(index)
     bits, offsets = read_allowed(allowed, engine.n_keys, len(ids))
-    kept = min(asked.max_results, candidates)
+    # There are no more in any index that is whole; in a broken one tokens may repeat.
+    kept = max(1, min(asked.max_results, candidates))
     widths_of_steps = np.array(widths, np.int64)
     starts = np.array([0, *itertools.accumulate(widths)], np.int64)
     advice = '; pass duplicates="first" to use the first only'
@@ -146,7 +147,7 @@ def beam_search(
             n_queries * n_steps,
             n_proposals,
             max(widths, default=1),
-            min(2 * asked.max_results, candidates),
+            2 * kept,
             int(starts[-1]),
         )
         out = _engine.new_output(n_queries, kept, n_steps)
@@ -163,7 +164,7 @@ def beam_search(
                 widths_of_steps,
                 asked.min_sum,
                 asked.factors,
-                asked.max_results,
+                kept,
                 bits,
                 offsets[part],
                 space.states,
