@@ -193,7 +193,7 @@ def test_searchers_side_by_side(index):
             (proposals(1, 4, 41), {"beam_width": 1}, "at most 40 proposals, got 41"),
             (some[0], {"beam_width": 31}, "beam_width: expected at most 30, got 31"),
             (some[0], {"beam_width": 5, "max_results": 31}, "max_results: expected at most 30"),
-            (some[0], {"beam_width": 5, "length_penalty": 4000}, "length_penalty: its factors"),
+            (some[0], {"beam_width": 5, "length_penalty": 1500}, "length_penalty: its factors"),
         ):
             with pytest.raises(ValueError, match=message):
                 searchers[0].search(*given, **options)
