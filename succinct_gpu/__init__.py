@@ -355,7 +355,7 @@ def filter_step(
 
     Notes
     -----
-    Five launches with "selective" and one more for each product, or eleven where blocks share the
+    Six launches with "selective" and one more for each product, or thirteen where blocks share the
     selection; nothing is waited for with beams on the device, and nothing is allocated once the
     workspace has met a step of that kind; `capture_step` makes one CUDA graph of the launches. With
     n valid tokens, n * H weights are read.

@@ -21,6 +21,7 @@ _ASSEMBLY = {
     "mov.u32 $0, %dynamic_smem_size;": "simt.dynamic_shared",
     "nanosleep.u32 $0;": "simt_nanosleep",
     "cvt.f32.f16 $0, $1;": "simt.half_to_float",
+    "cvt.f64.f16 $0, $1;": "simt.half_to_double",
     "cvt.rn.f16.f32 $0, $1;": "simt.float_to_half",
 }
 # Of libdevice, what libm has under another name or not at all.
@@ -159,6 +160,11 @@ define internal i32 @simt.activemask() alwaysinline convergent {
 define internal float @simt.half_to_float(i16 %h) alwaysinline {
   %r = call float @simt_half_to_float(i16 zeroext %h)
   ret float %r
+}
+define internal double @simt.half_to_double(i16 %h) alwaysinline {
+  %r = call float @simt_half_to_float(i16 zeroext %h)
+  %d = fpext float %r to double
+  ret double %d
 }
 define internal i16 @simt.float_to_half(float %v) alwaysinline {
   %r = call zeroext i16 @simt_float_to_half(float %v)

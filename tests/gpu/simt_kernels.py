@@ -104,6 +104,13 @@ def to_half(values, out):
 
 
 @cuda.jit
+def to_double(values, out):
+    i = cuda.grid(1)
+    if i < values.size:
+        out[i] = np.float64(values[i])
+
+
+@cuda.jit
 def mathematics(values, out):
     i = cuda.grid(1)
     x = values[i]

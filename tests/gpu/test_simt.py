@@ -136,6 +136,9 @@ def test_float16(executor):
     with np.errstate(over="ignore", invalid="ignore"):
         expected = (values.astype(np.float32) * 2).astype(np.float16)
     assert np.array_equal(out, expected, equal_nan=True)
+    doubles = np.zeros(values.size, np.float64)
+    kernels.to_double[256, 256](values, doubles)
+    assert np.array_equal(doubles, values.astype(np.float64), equal_nan=True)
     generator = np.random.default_rng(3)
     singles = generator.integers(0, 2**32, 20000, np.uint32).view(np.float32)
     near = values.astype(np.float32)
