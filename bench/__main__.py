@@ -6,6 +6,7 @@ Figures of one table come from one run on one machine and are comparable with on
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import sys
 from collections.abc import Sequence
@@ -39,16 +40,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = Options(quick=args.quick, catalog=args.catalog)
     here = machine()
     document = {"machine": here, "suites": {}}
-    for name in SUITES if "all" in chosen else chosen:
-        suite = import_module(f"bench.{name}")
-        tables = []
-        for table in suite.tables(options):
-            tables.append(table)
-            if not args.json:
-                print(as_text(table), flush=True)
-        document["suites"][name] = [as_json(table) for table in tables]
-        if args.markdown:
-            write_markdown(args.markdown, name, suite.TITLE, suite.INTRO, here, tables)
+    gc.freeze()  # the collections before what is timed then need not look at what is here
+    try:
+        for name in SUITES if "all" in chosen else chosen:
+            suite = import_module(f"bench.{name}")
+            tables = []
+            for table in suite.tables(options):
+                tables.append(table)
+                if not args.json:
+                    print(as_text(table), flush=True)
+            document["suites"][name] = [as_json(table) for table in tables]
+            if args.markdown:
+                write_markdown(args.markdown, name, suite.TITLE, suite.INTRO, here, tables)
+    finally:
+        gc.unfreeze()
     if args.json:
         print(json.dumps(document, indent=2))
     return 0

@@ -3,11 +3,11 @@
 And odd but right ones are taken: any integer dtype, byte order and layout.
 """
 
-from collections.abc import re
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import Callable
 import numpy as np
 import pytest
 
@@ -37,7 +37,7 @@ class Five:
         return 5
 
 
-def shown(value):
+def case_name(value):
     """The name of a case; the same in every process, which an address would not be."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
@@ -112,7 +112,7 @@ def test_bits_take_any_integers(ask: Ask) -> None:
         np.array([1], "M8[s]"), np.array([1], "m8[s]"), np.array([1], object), np.zeros(0),
         np.float64(1), [1, 2.5], (i for i in [1]), object(),
     ],
-    ids=shown,
+    ids=case_name,
 )  # fmt: skip
 def test_bits_take_nothing_else(ask: Ask, wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"must be integers|cannot be interpreted as an integer"):
@@ -307,7 +307,7 @@ def test_numbers_that_are_no_states(trie: LoudsTrie, taker: Any) -> None:
     "wrong",
     [None, 0.0, float("nan"), "0", [0.0], ["a"], [None], [True], np.array([False]), np.zeros(0),
      np.array([0.0]), np.array([0], object), {0}, object(), np.float32(0), (i for i in [0])],
-    ids=shown,
+    ids=case_name,
 )  # fmt: skip
 def test_what_is_no_state_at_all(trie: LoudsTrie, taker: Any, wrong: Any) -> None:
     with pytest.raises(TypeError, match="states must be integers, got"):
@@ -376,7 +376,7 @@ def test_tokens_out_of_range(trie: LoudsTrie, taker: Any, bad: int) -> None:
     "wrong",
     [[1.0], (1, "2"), "12", ["1"], [None], (1, float("nan")), np.array([1.0]), np.array([True]),
      np.array(["1"])],
-    ids=shown,
+    ids=case_name,
 )  # fmt: skip
 def test_what_are_no_tokens(trie: LoudsTrie, taker: Any, wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"must be integers, got|interpreted as an integer"):
@@ -386,7 +386,7 @@ def test_what_are_no_tokens(trie: LoudsTrie, taker: Any, wrong: Any) -> None:
 
 
 @sequences_of
-@pytest.mark.parametrize("wrong", [[True], (1, False), [1, True], (5, 70_000, True)], ids=shown)
+@pytest.mark.parametrize("wrong", [[True], (1, False), [1, True], (5, 70_000, True)], ids=case_name)
 def test_bools_are_no_tokens(trie: LoudsTrie, taker: Any, wrong: Any) -> None:
     with pytest.raises(TypeError, match="must be integers, got"):
         taker(trie)(wrong)
@@ -412,14 +412,14 @@ def test_one_key_of_any_token(token: int) -> None:
 
 
 @pytest.mark.parametrize("taker", [taker for _, taker in SEQUENCE_TAKERS[:-1]])
-@pytest.mark.parametrize("wrong", [None, 5, 1.5, np.int64(5), object()], ids=shown)
+@pytest.mark.parametrize("wrong", [None, 5, 1.5, np.int64(5), object()], ids=case_name)
 def test_what_is_no_sequence(trie: LoudsTrie, taker: Any, wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"must be a sequence of integers, got"):
         taker(trie)(wrong)
 
 
 @pytest.mark.parametrize("taker", [taker for _, taker in SEQUENCE_TAKERS[:-1]])
-@pytest.mark.parametrize("wrong", [[[1, 2], [1, 2]], np.ones((2, 2), int), np.array(5)], ids=shown)
+@pytest.mark.parametrize("wrong", [[[1, 2], [1, 2]], np.ones((2, 2), int), np.array(5)], ids=case_name)
 def test_more_than_one_sequence(trie: LoudsTrie, taker: Any, wrong: Any) -> None:
     with pytest.raises((ValueError, TypeError), match=r"one sequence|as an integer|must be"):
         taker(trie)(wrong)
@@ -515,13 +515,13 @@ def test_steps(trie: LoudsTrie, name: str) -> None:
 # ---- building, loading --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("keys", [None, 5, "12", [(1, 2)], np.ones((2, 2), int), {}], ids=shown)
+@pytest.mark.parametrize("keys", [None, 5, "12", [(1, 2)], np.ones((2, 2), int), {}], ids=case_name)
 def test_building_from_no_table(keys: Any) -> None:
     with pytest.raises(TypeError, match=r"expected a KeyTable, got \w+; make one with"):
         LoudsTrie.build(keys)
 
 
-@pytest.mark.parametrize("tail", [None, 1, 0, "yes", "", np.array([True, False]), []], ids=shown)
+@pytest.mark.parametrize("tail", [None, 1, 0, "yes", "", np.array([True, False]), []], ids=case_name)
 def test_building_with_a_wrong_option(tail: Any) -> None:
     with pytest.raises(ValueError, match="tail must be True, False or 'auto', got"):
         LoudsTrie.build(KeyTable.from_sequences(KEYS), tail=tail)
@@ -533,7 +533,7 @@ def test_building_from_nothing() -> None:
 
 
 @pytest.mark.parametrize("read", [load, verify])
-@pytest.mark.parametrize("wrong", [None, 5, 1.5, ["a"], b"name"], ids=shown)
+@pytest.mark.parametrize("wrong", [None, 5, 1.5, ["a"], b"name"], ids=case_name)
 def test_paths_that_are_none(read: Any, wrong: Any, trie: LoudsTrie) -> None:
     with pytest.raises(TypeError, match=r"str|path"):
         read(wrong)
@@ -611,7 +611,7 @@ def test_searching_without_proposals(trie: LoudsTrie, shape: tuple[int, ...]) ->
     assert BeamResult.from_bytes(nothing.to_bytes(), index=trie)[0].sequences == []
 
 
-@pytest.mark.parametrize("wrong", [None, 1.0, "0", [0], np.array([0])], ids=shown)
+@pytest.mark.parametrize("wrong", [None, 1.0, "0", [0], np.array([0])], ids=case_name)
 def test_what_is_no_query(trie: LoudsTrie, wrong: Any) -> None:
     with pytest.raises(TypeError, match="query: expected an int, got"):
         found(trie)[wrong]
@@ -622,7 +622,7 @@ def test_what_is_no_query(trie: LoudsTrie, wrong: Any) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [None, 5, "abc", [1, 2], np.zeros(3), np.array([1], object), memoryview(b"ab" * 20)[::2]],
-    ids=shown,
+    ids=case_name,
 )
 def test_what_are_no_bytes(kind: Any, wrong: Any) -> None:
     # An array of objects holds addresses, which are not to be read as numbers.
@@ -645,7 +645,7 @@ def test_results_for_what_is_no_index(trie: LoudsTrie) -> None:
 # ---- items --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wrong", [None, 1.0, "0", [0], np.array([0, 1]), np.float64(0)], ids=shown)
+@pytest.mark.parametrize("wrong", [None, 1.0, "0", [0], np.array([0, 1]), np.float64(0)], ids=case_name)
 def test_what_is_no_key_number_of_items(trie: LoudsTrie, wrong: Any) -> None:
     items = ItemMap(trie, range(4), ["a", "b", "c", "d"])
     with pytest.raises(TypeError, match="key number must be an integer, not"):

@@ -45,6 +45,8 @@ def test_gpu_package_explains_itself(
         monkeypatch.setitem(sys.modules, name, None)
     assert succinct_gpu.is_available() is False
     logits = np.zeros((1, 4), np.float32)
+    step = (logits[None, :, :2], np.zeros((4, 2), np.float32), None, [[0]], [[0.0]], 1)
+    room = {"max_batch": 1, "max_beam_width": 1, "max_proposals": 1, "max_steps": 1}
     calls = {
         "to_device": lambda: succinct_gpu.to_device(None),
         "to_host": lambda: succinct_gpu.to_host(None),
@@ -52,8 +54,14 @@ def test_gpu_package_explains_itself(
         "candidates": lambda: succinct_gpu.candidates(logits, None, [0]),
         "device_functions": lambda: succinct_gpu.device_functions(None),
         "beam_search": lambda: succinct_gpu.beam_search(None, [[1]], [[0.0]], beam_width=1),
+        "Searcher": lambda: succinct_gpu.Searcher(None, **room),
+        "BeamDecoder": lambda: succinct_gpu.BeamDecoder(None, batch=1, beam_width=1),
+        "filter_step": lambda: succinct_gpu.filter_step(*step),
+        "capture_step": lambda: succinct_gpu.capture_step(*step),
+        "calibrate": lambda: succinct_gpu.calibrate(None, step[1]),
     }
-    assert sorted([*calls, "is_available"]) == sorted(succinct_gpu.__all__)
+    need_none = {"is_available", "Transfer", "Workspace"}
+    assert {*calls, *need_none} == set(succinct_gpu.__all__)
     for name, call in calls.items():
         with pytest.raises(RuntimeError, match=rf"succinct_gpu\.{name} needs .*on the CPU"):
             call()
