@@ -37,10 +37,6 @@ class Navigation(NamedTuple):
     nth_child: Any
 
 
-PROTOCOL = Navigation._fields
-# What is taken from the lanes of an index.
-_NAVIGATION = frozenset((*PROTOCOL, "descend", "extensions", "key_range"))
-
 # Functions to call by names that the source leaves open.
 Choices = tuple[tuple[str, Callable[..., Any]], ...]
 
@@ -79,7 +75,8 @@ def device_function(
 @cache
 def navigation(lanes: ModuleType) -> Navigation:
     """The device functions for the indexes whose navigation is `lanes`."""
-    return Navigation(*(device_function(getattr(lanes, name), lanes) for name in PROTOCOL))
+    names = Navigation._fields
+    return Navigation(*(device_function(getattr(lanes, name), lanes) for name in names))
 
 
 @cache
@@ -95,11 +92,13 @@ def _bound(function: Any, lanes: ModuleType, choices: Choices) -> FunctionType:
     code = function.__code__
     namespace = dict(function.__globals__) | dict(choices)
     for name in code.co_names:
-        callee = getattr(lanes, name) if name in _NAVIGATION else namespace.get(name)
+        callee = namespace.get(name)
         if isinstance(callee, FunctionType):
+            navigates = callee.__module__ == trie_lanes.__name__
+            if navigates:
+                callee = getattr(lanes, name)
             # What navigates is shared by all kernels over an index.
-            own = () if name in _NAVIGATION else choices
-            namespace[name] = device_function(callee, lanes, own)
+            namespace[name] = device_function(callee, lanes, () if navigates else choices)
     copy = FunctionType(code, namespace, function.__name__, function.__defaults__)
     copy.__module__ = function.__module__
     copy.__qualname__ = function.__qualname__
