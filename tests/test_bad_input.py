@@ -419,7 +419,9 @@ def test_what_is_no_sequence(trie: LoudsTrie, taker: Any, wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("taker", [taker for _, taker in SEQUENCE_TAKERS[:-1]])
-@pytest.mark.parametrize("wrong", [[[1, 2], [1, 2]], np.ones((2, 2), int), np.array(5)], ids=case_name)
+@pytest.mark.parametrize(
+    "wrong", [[[1, 2], [1, 2]], np.ones((2, 2), int), np.array(5)], ids=case_name
+)
 def test_more_than_one_sequence(trie: LoudsTrie, taker: Any, wrong: Any) -> None:
     with pytest.raises((ValueError, TypeError), match=r"one sequence|as an integer|must be"):
         taker(trie)(wrong)
@@ -521,7 +523,9 @@ def test_building_from_no_table(keys: Any) -> None:
         LoudsTrie.build(keys)
 
 
-@pytest.mark.parametrize("tail", [None, 1, 0, "yes", "", np.array([True, False]), []], ids=case_name)
+@pytest.mark.parametrize(
+    "tail", [None, 1, 0, "yes", "", np.array([True, False]), []], ids=case_name
+)
 def test_building_with_a_wrong_option(tail: Any) -> None:
     with pytest.raises(ValueError, match="tail must be True, False or 'auto', got"):
         LoudsTrie.build(KeyTable.from_sequences(KEYS), tail=tail)
@@ -645,7 +649,9 @@ def test_results_for_what_is_no_index(trie: LoudsTrie) -> None:
 # ---- items --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wrong", [None, 1.0, "0", [0], np.array([0, 1]), np.float64(0)], ids=case_name)
+@pytest.mark.parametrize(
+    "wrong", [None, 1.0, "0", [0], np.array([0, 1]), np.float64(0)], ids=case_name
+)
 def test_what_is_no_key_number_of_items(trie: LoudsTrie, wrong: Any) -> None:
     items = ItemMap(trie, range(4), ["a", "b", "c", "d"])
     with pytest.raises(TypeError, match="key number must be an integer, not"):
