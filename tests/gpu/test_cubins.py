@@ -1,6 +1,7 @@
 """Every kernel compiles for every architecture, spills nothing, and stays within its budget."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,18 @@ def test_budgets():
             # From sm_90 on, 1 KiB of a block's shared memory is the system's.
             system = 1024 if architecture >= 90 else 0
             assert usage.shared - system <= BUDGETS[name]["shared"], at
+
+
+@pytest.mark.parametrize("name", ["select_in_block", "fill_slots LoudsLanes float32"])
+def test_shared_ptx(name):
+    folder = cubins.toolkit()
+    library = cubins.front_end(*cubins.launched()[name])
+    for architecture, other in cubins.ARCHITECTURES.items():
+        own, shared = (
+            re.sub(r"(?m)^\.target.*$", "", bytes(cubins.ptx(library, number, folder)).decode())
+            for number in (architecture, other)
+        )
+        assert own == shared, f"{name} on sm_{architecture}"
 
 
 def test_spills_are_read():
