@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 
-from succinct import DEAD, BitVector, KeyTable, LoudsTrie, StepMap
+from succinct import DEAD, BitVector, EliasFano, KeyTable, LoudsTrie, StepMap
 from succinct.bits.bitvector import isa, use_isa
-from tests.strategies import bit_lists
+from tests.strategies import bit_lists, sorted_values
 
 NAMES = ("portable", "x86-64-v3", "avx512")
 
@@ -78,6 +79,65 @@ def test_beyond_one_superblock(chosen: str) -> None:
     zeros = vector.select0(numbers)
     np.testing.assert_array_equal(vector.rank0(zeros), numbers)
     assert not vector[zeros].any()
+
+
+@pytest.mark.parametrize(
+    ("values", "top"),
+    [
+        (lambda rng: rng.integers(0, 5_000, 20_000), 5_000),  # no low bits
+        (lambda rng: rng.integers(0, 2**20, 20_000), 2**20),
+        (lambda rng: rng.integers(0, 2**36, 20_000), 2**37),
+        (lambda rng: rng.integers(0, 2**63, 500), 2**63),
+        (lambda rng: rng.integers(2**63 - 9, 2**63, 5), 2**63),
+        # Crowded buckets, equal values, and long stretches with none.
+        (lambda rng: rng.integers(0, 40, 3_000) * 2**15 + rng.integers(0, 300, 3_000), 2**21),
+        (lambda rng: np.append(rng.integers(0, 100, 9_000), 2**25 + np.arange(9_000)), 2**26),
+        (lambda rng: np.append(np.arange(9_000), 9_000 + 2_000 * np.arange(9)), 2**15),
+    ],
+)
+def test_elias_fano(chosen: str, values: Callable[[np.random.Generator], Any], top: int) -> None:
+    rng = np.random.default_rng(6)
+    held = np.sort(values(rng)).astype(np.uint64)
+    sequence = EliasFano(held)
+    near = (held[:2_000, None] + np.array([-1, 0, 1]).astype(np.uint64)).ravel()
+    bounds = np.concatenate([near, rng.integers(0, top, 3_000).astype(np.uint64), held[-999:] + 1])
+    bounds = np.append(bounds[bounds < 2**63 + 1], np.uint64(2**64 - 1))
+    rng.shuffle(bounds)
+    rank = np.searchsorted(held, bounds)
+    following = np.append(held, np.uint64(2**64 - 1))[rank]
+    for n in (len(bounds), 64, 63, 8, 1):
+        np.testing.assert_array_equal(sequence.rank(bounds[:n]), rank[:n])
+        np.testing.assert_array_equal(sequence.next_geq(bounds[:n]), following[:n])
+    places = rng.integers(0, len(held), 20_000)
+    np.testing.assert_array_equal(sequence.access(places), held[places])
+    for at in (0, 100, len(places) - 1):
+        wrong = places.copy()
+        wrong[at] = len(held)
+        with pytest.raises(IndexError, match=rf"\[{at}\] = {len(held)} is out of range"):
+            sequence.access(wrong)
+
+
+@given(values=sorted_values().filter(bool))
+def test_elias_fano_borders(values: list[int]) -> None:
+    held, one = np.array(values, np.uint64), np.uint64(1)
+    bounds = np.unique(np.concatenate([held, held + one, np.maximum(held, one) - one]))
+    bounds = np.resize(bounds, 200)  # whole groups of queries and some more
+    rank = np.searchsorted(held, bounds)
+    following = np.append(held, np.uint64(2**64 - 1))[rank]
+    places = np.resize(np.arange(len(held)), 200)
+    before = isa()
+    try:
+        for name in NAMES:
+            try:
+                use_isa(name)
+            except ValueError:
+                continue
+            sequence = EliasFano(held)
+            np.testing.assert_array_equal(sequence.rank(bounds), rank)
+            np.testing.assert_array_equal(sequence.next_geq(bounds), following)
+            np.testing.assert_array_equal(sequence.access(places), held[places])
+    finally:
+        use_isa(before)
 
 
 def test_lookups(chosen: str) -> None:
