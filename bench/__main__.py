@@ -17,7 +17,7 @@ from bench.machine import machine
 from bench.report import as_json, as_text, write_markdown
 from bench.suite import Options
 
-SUITES = ("bits", "filtering", "maps", "masking", "proposals")
+SUITES = ("bits", "filtering", "maps", "masking", "memory", "proposals")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

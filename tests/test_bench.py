@@ -61,6 +61,14 @@ def test_filtering_agrees_and_is_timed(capsys):
     assert phases["rows"][0]["normalise"] > 0
 
 
+def test_memory_is_measured(capsys):
+    assert main(["memory", "--quick", "--json", "--catalog", "80 bits"]) == 0
+    [table] = json.loads(capsys.readouterr().out)["suites"]["memory"]
+    [row] = table["rows"]
+    assert row["input_bytes"] == 1_000_000
+    assert row["peak_bytes"] >= row["input_bytes"] + row["made_bytes"]
+
+
 @given(
     st.sets(st.lists(st.integers(0, 5), min_size=1, max_size=5).map(tuple), min_size=1),
     st.integers(0, 2**32),

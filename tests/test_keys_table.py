@@ -1,5 +1,7 @@
 """KeyTable against Python's sorted(set(...)) on tuples."""
 
+import itertools
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -108,6 +110,45 @@ def test_rows_wider_than_a_word(width: int) -> None:
     rows[:, 0] = rng.choice([0, 1, 5, (1 << width) - 1], 300)
     rows = rows[rng.integers(0, 300, 500)] + 70_000
     check(KeyTable.from_rows(rows), list(map(tuple, rows.tolist())))
+
+
+@given(rows=st.one_of(ragged(), matrices()))
+def test_parts_equal_sorted_set(rows: list[tuple[int, ...]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorting, "_AT_ONCE", 0)
+        check(KeyTable.from_flat(*flat(rows)), rows)
+        if len({*map(len, rows)}) == 1:
+            patch.setattr(sorting, "_columns", lambda _: None)
+            check(KeyTable.from_rows(np.array(rows)), rows)
+
+
+@pytest.mark.parametrize("repeated", [1, 3])
+@pytest.mark.parametrize("shape", ["word", "word and head", "narrow", "wide", "ragged"])
+def test_sorting_takes_little_memory(shape: str, repeated: int) -> None:
+    rng = np.random.default_rng(0)
+    codes, dtype = {"narrow": (256, "u1"), "wide": (2**20, "u4"), "word": (2**12, "u2")}.get(
+        shape, (2**16, "u2")
+    )
+    rows = rng.integers(0, codes, (70_000, 5), dtype)
+    rows = rng.permutation(np.repeat(rows, repeated, axis=0))
+    offsets = np.arange(len(rows) + 1) * 5
+    if shape == "ragged":
+        offsets[1:-1] += rng.integers(0, 3, len(rows) - 1)
+    tokens = rows.reshape(-1)
+    tracemalloc.start()
+    if shape == "ragged":
+        keys = KeyTable.from_flat(tokens, offsets, key_ids=False)
+    else:
+        keys = KeyTable.from_rows(rows, key_ids=False)
+    now, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert now < keys.nbytes + 2**16
+    # Rows of fewer than eight bytes are sorted as words of eight.
+    made = max(rows.nbytes, 8 * len(rows)) + offsets.nbytes * (shape == "ragged")
+    assert peak < 1.1 * made + 2**21
+    lists = [tuple(tokens[a:b].tolist()) for a, b in itertools.pairwise(offsets.tolist())]
+    found = [tuple(keys.tokens[a:b].tolist()) for a, b in itertools.pairwise(keys.offsets.tolist())]
+    assert found == sorted(set(lists))
 
 
 @given(rows=st.one_of(ragged(), matrices()))

@@ -14,25 +14,34 @@ def row_lengths(offsets: _Offsets) -> tuple[int, int, int]: ...
 def differs(tokens: _Tokens, offsets: _Offsets, length: int, out: NDArray[np.uint8]) -> None: ...
 def column_ranges(tokens: _Tokens, length: int, low: _Words, high: _Words) -> None: ...
 def pack_rows(
+    tokens: _Tokens, length: int, low: _Words, shift: NDArray[np.int64], out: _Words
+) -> None: ...
+def count_heads(
     tokens: _Tokens,
     length: int,
-    first: int,
-    stop: int,
+    head: int,
     low: _Words,
     shift: NDArray[np.int64],
+    counts: NDArray[np.int64],
+) -> None: ...
+def scatter_rows(
+    tokens: _Tokens,
+    length: int,
+    head: int,
+    low: _Words,
+    shift: NDArray[np.int64],
+    places: NDArray[np.int64],
     out: _Words,
 ) -> None: ...
-def scatter(
-    buckets: NDArray[np.uint16], words: _Words, stops: NDArray[np.int64], out: _Words
-) -> None: ...
+def drop_repeats(words: _Words, stops: NDArray[np.int64]) -> int: ...
 def unpack_rows(
-    words: _Words,
+    memory: NDArray[np.uint8],
     length: int,
-    first: int,
-    stop: int,
+    head: int,
     low: _Words,
     shift: NDArray[np.int64],
     mask: _Words,
+    stops: NDArray[np.int64],
     out: _Tokens,
 ) -> None: ...
 def pack_next(
@@ -44,6 +53,27 @@ def pack_next(
     bits: int,
     count: int,
     out: _Words,
+) -> None: ...
+def part_rows(
+    tokens: _Tokens,
+    offsets: _Offsets,
+    length: int,
+    bits: int,
+    count: int,
+    splitters: _Words,
+    parts: NDArray[np.uint8],
+    n_rows: NDArray[np.int64],
+    n_tokens: NDArray[np.int64],
+) -> None: ...
+def scatter_parts(
+    tokens: _Tokens,
+    offsets: _Offsets,
+    length: int,
+    parts: NDArray[np.uint8],
+    row: NDArray[np.int64],
+    place: NDArray[np.int64],
+    out: _Tokens,
+    out_offsets: _Offsets,
 ) -> None: ...
 def gather(
     tokens: _Tokens, offsets: _Offsets, length: int, order: NDArray[np.int64], out: _Tokens

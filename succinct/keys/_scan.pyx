@@ -20,6 +20,12 @@ ctypedef fused token_t:
     uint32_t
     uint64_t
 
+ctypedef fused other_t:
+    uint8_t
+    uint16_t
+    uint32_t
+    uint64_t
+
 
 cdef inline Py_ssize_t row_start(const int64_t* offsets, Py_ssize_t length,
                                  Py_ssize_t row) noexcept nogil:
@@ -141,56 +147,123 @@ def column_ranges(const token_t[::1] tokens, Py_ssize_t length, uint64_t[::1] lo
             row += length
 
 
-def pack_rows(const token_t[::1] tokens, Py_ssize_t length, Py_ssize_t first, Py_ssize_t stop,
-              const uint64_t[::1] low, const int64_t[::1] shift, uint64_t[::1] out):
-    """out[i] = columns [first, stop) of row i, less their smallest token, in one word."""
-    cdef Py_ssize_t i, c, n_rows = out.shape[0]
-    cdef uint64_t word
+cdef inline uint64_t packed(const token_t* row, Py_ssize_t first, Py_ssize_t stop,
+                            const uint64_t* low, const int64_t* shift) noexcept nogil:
+    cdef Py_ssize_t c
+    cdef uint64_t word = 0
+    for c in range(first, stop):
+        word |= (<uint64_t>row[c] - low[c]) << shift[c]
+    return word
+
+
+def pack_rows(const token_t[::1] tokens, Py_ssize_t length, const uint64_t[::1] low,
+              const int64_t[::1] shift, uint64_t[::1] out):
+    """out[i] = the tokens of row i, each less the smallest of its column, in one word."""
+    cdef Py_ssize_t i, n_rows = out.shape[0]
     if n_rows == 0:
         return
     cdef const token_t* row = &tokens[0]
     with nogil:
         for i in range(n_rows):
-            word = 0
-            for c in range(first, stop):
-                word |= (<uint64_t>row[c] - low[c]) << shift[c]
-            out[i] = word
+            out[i] = packed(row, 0, length, &low[0], &shift[0])
             row += length
 
 
-def scatter(const uint16_t[::1] buckets, const uint64_t[::1] words, int64_t[::1] stops,
-            uint64_t[::1] out):
-    """Each bucket's words, in any order, one bucket after another; ``stops[b]``, which comes
-    zeroed, is where bucket b ends in `out`."""
-    cdef Py_ssize_t i, b
-    cdef int64_t begin = 0, count
-    with nogil:
-        for i in range(buckets.shape[0]):
-            stops[buckets[i]] += 1
-        for b in range(stops.shape[0]):
-            count = stops[b]
-            stops[b] = begin
-            begin += count
-        for i in range(words.shape[0]):
-            out[stops[buckets[i]]] = words[i]
-            stops[buckets[i]] += 1
-
-
-def unpack_rows(const uint64_t[::1] words, Py_ssize_t length, Py_ssize_t first, Py_ssize_t stop,
-                const uint64_t[::1] low, const int64_t[::1] shift, const uint64_t[::1] mask,
-                token_t[::1] out):
-    """The inverse of pack_rows: fills columns [first, stop) of `out`."""
-    cdef Py_ssize_t i, c, n_rows = words.shape[0]
-    cdef uint64_t word
-    if n_rows == 0:
-        return
-    cdef token_t* row = &out[0]
+def count_heads(const token_t[::1] tokens, Py_ssize_t length, Py_ssize_t head,
+                const uint64_t[::1] low, const int64_t[::1] shift, int64_t[::1] counts):
+    """Adds up how many rows have each number that `pack_rows` makes of their first columns."""
+    cdef Py_ssize_t i, n_rows = tokens.shape[0] // length
+    cdef const token_t* row = &tokens[0]
     with nogil:
         for i in range(n_rows):
-            word = words[i]
-            for c in range(first, stop):
-                row[c] = <token_t>(((word >> shift[c]) & mask[c]) + low[c])
+            counts[packed(row, 0, head, &low[0], &shift[0])] += 1
             row += length
+
+
+def scatter_rows(const token_t[::1] tokens, Py_ssize_t length, Py_ssize_t head,
+                 const uint64_t[::1] low, const int64_t[::1] shift, int64_t[::1] places,
+                 uint64_t[::1] out):
+    """Packs the columns behind the first ones: the words of a bucket for each number that these
+    make, in any order. ``places[b]`` is where the next word of bucket b goes."""
+    cdef Py_ssize_t i, b, n_rows = out.shape[0]
+    cdef const token_t* row = &tokens[0]
+    with nogil:
+        for i in range(n_rows):
+            b = <Py_ssize_t>packed(row, 0, head, &low[0], &shift[0])
+            out[places[b]] = packed(row, head, length, &low[0], &shift[0])
+            places[b] += 1
+            row += length
+
+
+def drop_repeats(uint64_t[::1] words, int64_t[::1] stops):
+    """Leaves one of each run of equal words, within sorted buckets that end at `stops`; returns
+    how many are left. They move to the front, and `stops` with them."""
+    cdef Py_ssize_t b, i, stop, start = 0, used = 0
+    cdef uint64_t last
+    with nogil:
+        for b in range(stops.shape[0]):
+            stop = stops[b]
+            if start < stop:
+                last = ~words[start]
+                for i in range(start, stop):
+                    if words[i] != last:
+                        last = words[i]
+                        words[used] = last
+                        used += 1
+            stops[b] = used
+            start = stop
+    return used
+
+
+def unpack_rows(uint8_t[::1] memory, Py_ssize_t length, Py_ssize_t head,
+                const uint64_t[::1] low, const int64_t[::1] shift, const uint64_t[::1] mask,
+                const int64_t[::1] stops, token_t[::1] out):
+    """The inverse of scatter_rows, in place: `memory` begins with the words, and `out` is the same
+    memory."""
+    cdef Py_ssize_t i, b, start, stop, n_buckets = stops.shape[0]
+    # A row must not reach a word that is yet to be read.
+    cdef bint forwards = length * sizeof(token_t) < 8
+    if out.shape[0] == 0:
+        return
+    with nogil:
+        for b in range(n_buckets):
+            if not forwards:
+                b = n_buckets - 1 - b
+            start = stops[b - 1] if b else 0
+            stop = stops[b]
+            for i in range(start, stop):
+                unpack_row(&memory[0], i if forwards else start + stop - 1 - i, length, head, b,
+                           &low[0], &shift[0], &mask[0], &out[0])
+
+
+cdef inline void unpack_row(const uint8_t* memory, Py_ssize_t i, Py_ssize_t length,
+                            Py_ssize_t head, uint64_t bucket, const uint64_t* low,
+                            const int64_t* shift, const uint64_t* mask,
+                            token_t* out) noexcept nogil:
+    cdef Py_ssize_t c
+    cdef uint64_t word
+    cdef token_t* row = out + i * length
+    memcpy(&word, memory + 8 * i, 8)  # tokens and words of one memory: no type may be assumed
+    for c in range(head):
+        row[c] = <token_t>(((bucket >> shift[c]) & mask[c]) + low[c])
+    for c in range(head, length):
+        row[c] = <token_t>(((word >> shift[c]) & mask[c]) + low[c])
+
+
+cdef inline uint64_t next_word(const token_t* data, Py_ssize_t k, Py_ssize_t stop, int bits,
+                               Py_ssize_t count) noexcept nogil:
+    """Tokens [k, k + count) of those before `stop`, each plus one, in `bits` bits each."""
+    cdef Py_ssize_t end = k + count
+    cdef uint64_t word = 0
+    stop = min(stop, end)
+    while k < stop:
+        word = (word << bits) | (<uint64_t>data[k] + 1)
+        k += 1
+    # The word of a row that has ended stays 0; otherwise at least one token was taken, so that
+    # less than a whole word is left to shift by.
+    if word and k < end:
+        word <<= bits * (end - k)
+    return word
 
 
 def pack_next(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t length,
@@ -200,8 +273,7 @@ def pack_next(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t 
 
     Places past the end of the row are 0. An empty `rows` stands for all rows in order.
     """
-    cdef Py_ssize_t i, k, row, stop, end
-    cdef uint64_t word
+    cdef Py_ssize_t i, row
     cdef bint all_rows = rows.shape[0] == 0
     if out.shape[0] == 0:
         return
@@ -212,18 +284,59 @@ def pack_next(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t 
     with nogil:
         for i in range(out.shape[0]):
             row = i if all_rows else <Py_ssize_t>rows[i]
-            k = row_start(bounds, length, row) + depth
-            end = k + count
-            stop = min(row_start(bounds, length, row + 1), end)
-            word = 0
-            while k < stop:
-                word = (word << bits) | (<uint64_t>data[k] + 1)
-                k += 1
-            # The word of a row that has ended stays 0; otherwise at least one token was taken,
-            # so that less than a whole word is left to shift by.
-            if word and k < end:
-                word <<= bits * (end - k)
-            out[i] = word
+            out[i] = next_word(data, row_start(bounds, length, row) + depth,
+                               row_start(bounds, length, row + 1), bits, count)
+
+
+def part_rows(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t length, int bits,
+              Py_ssize_t count, const uint64_t[::1] splitters, uint8_t[::1] parts,
+              int64_t[::1] n_rows, int64_t[::1] n_tokens):
+    """parts[i] = how many of the splitters, a power of two less one, are not above what `pack_next`
+    makes of the first tokens of row i. Adds up the rows of each part and their tokens."""
+    cdef Py_ssize_t i, part, half, start, stop
+    cdef const token_t* data = &tokens[0]
+    cdef const int64_t* bounds = NULL
+    cdef uint64_t word
+    if not length:
+        bounds = &offsets[0]
+    with nogil:
+        for i in range(parts.shape[0]):
+            start = row_start(bounds, length, i)
+            stop = row_start(bounds, length, i + 1)
+            word = next_word(data, start, stop, bits, count)
+            part = 0
+            half = (splitters.shape[0] + 1) // 2
+            while half:
+                part += half if splitters[part + half - 1] <= word else 0
+                half //= 2
+            parts[i] = <uint8_t>part
+            n_rows[part] += 1
+            n_tokens[part] += stop - start
+
+
+def scatter_parts(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t length,
+                  const uint8_t[::1] parts, int64_t[::1] row, int64_t[::1] place,
+                  other_t[::1] out, int64_t[::1] out_offsets):
+    """Copies each row behind those of its part: the next one of part p goes to ``out[place[p]]``,
+    and this place to ``out_offsets[row[p]]`` unless rows have one length."""
+    cdef Py_ssize_t i, k, part, start, stop
+    cdef const token_t* data = &tokens[0]
+    cdef other_t* target
+    cdef const int64_t* bounds = NULL
+    if not length:
+        bounds = &offsets[0]
+    with nogil:
+        for i in range(parts.shape[0]):
+            part = parts[i]
+            start = row_start(bounds, length, i)
+            stop = row_start(bounds, length, i + 1)
+            target = &out[place[part]]
+            for k in range(start, stop):
+                target[k - start] = <other_t>data[k]
+            if not length:
+                out_offsets[row[part]] = place[part]
+                row[part] += 1
+            place[part] += stop - start
 
 
 def gather(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t length,

@@ -20,7 +20,13 @@ from .sequences import NO_OFFSETS, Sequences, Tokens, narrowest
 
 # Up to this many tied rows are compared as byte strings in one go: their remaining length then no
 # longer counts in rounds, each of which costs some microseconds however few rows are left.
-_FEW = 4096
+_FEW = 256
+
+# More rows than these are sorted in so many parts, a power of two; the bounds of a part are taken
+# from so many rows of each.
+_AT_ONCE = 1 << 16
+_PARTS = 64
+_SAMPLES = 64
 
 # Longer rows are not tried as one word each: hardly any would fit, and finding out takes a pass.
 _MOST_COLUMNS = 128
@@ -64,7 +70,8 @@ def sorted_order(rows: Sequences) -> tuple[NDArray[np.int64], NDArray[np.bool_]]
     """`(order, distinct)`: distinct[i] unless row order[i] equals row order[i - 1]."""
     columns = _columns(rows)
     if columns is not None and not columns.head:
-        words = _packed(rows, columns, 0, rows.length)
+        words = np.empty(rows.n_rows, np.uint64)
+        _scan.pack_rows(rows.tokens, rows.length, columns.low, columns.shift, words)
         order = np.argsort(words)
         return order, _changes(words[order])
     bits = max(1, (rows.largest + 1).bit_length())
@@ -109,48 +116,95 @@ def sorted_unique(rows: Sequences) -> Sequences:
         _scan.differs(rows.tokens, rows.offsets, rows.length, changed)
         return gathered(rows, np.flatnonzero(changed), descent=-1)
     columns = _columns(rows)
-    if columns is None:
-        order, distinct = sorted_order(rows)
-        return gathered(rows, order[distinct], descent=-1)
-    head = np.zeros(0, np.uint16)
-    if columns.head:
-        head, words, distinct = _sorted_buckets(rows, columns)
-        if not distinct.all():
-            head, words = head[distinct], words[distinct]
+    if columns is not None:
+        return _sorted_words(rows, columns)
+    if rows.n_rows > _AT_ONCE:
+        parted = _sorted_parts(rows)
+        if parted is not None:
+            return parted
+    order, distinct = sorted_order(rows)
+    return gathered(rows, order[distinct], descent=-1)
+
+
+def _sorted_words(rows: Sequences, columns: _Columns) -> Sequences:
+    """Packs rows into words in the memory of the result, sorts them there, and unpacks them there.
+
+    What does not fit into a word says which bucket the rest goes to.
+    """
+    length, head = rows.length, columns.head
+    dtype = narrowest(rows.largest)
+    memory = np.empty(rows.n_rows * max(8, length * dtype.itemsize), np.uint8)
+    words = memory[: 8 * rows.n_rows].view(np.uint64)
+    if head:
+        counts = np.zeros(1 << 16, np.int64)
+        _scan.count_heads(rows.tokens, length, head, columns.low, columns.shift, counts)
+        counts = counts[: int(np.flatnonzero(counts)[-1]) + 1]
+        stops = np.cumsum(counts) - counts
+        _scan.scatter_rows(rows.tokens, length, head, columns.low, columns.shift, stops, words)
+        # Of memory views, as lists of so many numbers take some megabytes.
+        for start, stop in zip((stops - counts).data, stops.data, strict=True):
+            if start < stop:
+                words[start:stop].sort()
     else:
-        words = _packed(rows, columns, 0, rows.length)
+        stops = np.array([rows.n_rows])
+        _scan.pack_rows(rows.tokens, length, columns.low, columns.shift, words)
         words.sort()
-        distinct = _changes(words)
-        if not distinct.all():
-            words = words[distinct]
-    del distinct
-    tokens: Tokens = np.empty(len(words) * rows.length, narrowest(rows.largest))
-    layout = columns.low, columns.shift, columns.mask
-    _scan.unpack_rows(words, rows.length, columns.head, rows.length, *layout, tokens)
-    del words
-    if columns.head:
-        _scan.unpack_rows(head.astype(np.uint64), rows.length, 0, columns.head, *layout, tokens)
-    n_rows = len(tokens) // rows.length
-    return Sequences(tokens, NO_OFFSETS, rows.length, n_rows, rows.largest, descent=-1)
+    n_rows = _scan.drop_repeats(words, stops)
+    tokens = memory[: n_rows * length * dtype.itemsize].view(dtype)
+    _scan.unpack_rows(memory, length, head, columns.low, columns.shift, columns.mask, stops, tokens)
+    if tokens.nbytes < memory.nbytes:
+        del words, tokens  # nothing may look at memory that is let go
+        memory.resize(n_rows * length * dtype.itemsize, refcheck=False)
+        tokens = memory.view(dtype)
+    return Sequences(tokens, NO_OFFSETS, length, n_rows, rows.largest, descent=-1)
 
 
-def _sorted_buckets(
-    rows: Sequences, columns: _Columns
-) -> tuple[NDArray[np.uint16], NDArray[np.uint64], NDArray[np.bool_]]:
-    """Sorts pairs (head, word): into a bucket for each head, then each bucket's words."""
-    head = _packed(rows, columns, 0, columns.head).astype(np.uint16)
-    unordered = _packed(rows, columns, columns.head, rows.length)
-    stops = np.zeros(int(head.max()) + 1, np.int64)
-    words = np.empty_like(unordered)
-    _scan.scatter(head, unordered, stops, words)
-    del head, unordered
-    counts = np.diff(stops, prepend=0)
-    for start, stop in zip((stops - counts).tolist(), stops.tolist(), strict=True):
-        if start < stop:
-            words[start:stop].sort()
-    changed = _changes(words)
-    changed[(stops - counts)[counts > 0]] = True
-    return np.repeat(np.arange(len(counts), dtype=np.uint16), counts), words, changed
+def _sorted_parts(rows: Sequences) -> Sequences | None:
+    """Copies rows to the part of the result that their first tokens say, then sorts each part, so
+    that what sorting takes beside the result is that of one part; None if most are in one."""
+    bits = max(1, (rows.largest + 1).bit_length())
+    taken = 64 // bits
+    step = max(1, rows.n_rows // (_SAMPLES * _PARTS))
+    sample = np.arange(step // 2, rows.n_rows, step)
+    words = np.empty(len(sample), np.uint64)
+    _scan.pack_next(rows.tokens, rows.offsets, rows.length, sample, 0, bits, taken, words)
+    words.sort()
+    splitters = words[np.arange(1, _PARTS) * len(words) // _PARTS]
+    parts = np.empty(rows.n_rows, np.uint8)
+    n_rows, n_tokens = np.zeros((2, _PARTS), np.int64)
+    _scan.part_rows(
+        rows.tokens, rows.offsets, rows.length, bits, taken, splitters, parts, n_rows, n_tokens
+    )
+    if n_rows.max() > rows.n_rows // 4:
+        return None
+    tokens = np.empty(len(rows.tokens), narrowest(rows.largest))
+    offsets = NO_OFFSETS if rows.length else np.empty(rows.n_rows + 1, np.int64)
+    row, place = np.cumsum(n_rows), np.cumsum(n_tokens)
+    if not rows.length:
+        offsets[-1] = len(tokens)
+    _scan.scatter_parts(
+        rows.tokens, rows.offsets, rows.length, parts, row - n_rows, place - n_tokens, tokens,
+        offsets,
+    )  # fmt: skip
+    del parts
+    whole = Sequences(tokens, offsets, rows.length, rows.n_rows, rows.largest)
+    used = used_rows = 0
+    for stop, count in zip(row.tolist(), n_rows.tolist(), strict=True):
+        part = whole.slice(stop - count, stop)
+        order, distinct = sorted_order(part)
+        done = gathered(part, order[distinct])
+        tokens[used : used + len(done.tokens)] = done.tokens
+        if not rows.length:
+            offsets[used_rows : used_rows + done.n_rows] = done.offsets[:-1] + used
+        used += len(done.tokens)
+        used_rows += done.n_rows
+    if used_rows < rows.n_rows:
+        del whole, part
+        tokens.resize(used, refcheck=False)
+        if not rows.length:
+            offsets[used_rows] = used
+            offsets.resize(used_rows + 1, refcheck=False)
+    return Sequences(tokens, offsets, rows.length, used_rows, rows.largest, descent=-1)
 
 
 def gathered(rows: Sequences, order: NDArray[np.int64], descent: int = 0) -> Sequences:
@@ -198,12 +252,6 @@ def _columns(rows: Sequences) -> _Columns | None:
     shift = np.minimum(shift, 63)
     mask = np.array([(1 << int(width)) - 1 for width in widths], np.uint64)
     return _Columns(low, shift, mask, head)
-
-
-def _packed(rows: Sequences, columns: _Columns, first: int, stop: int) -> NDArray[np.uint64]:
-    words = np.empty(rows.n_rows, np.uint64)
-    _scan.pack_rows(rows.tokens, rows.length, first, stop, columns.low, columns.shift, words)
-    return words
 
 
 def _changes(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
