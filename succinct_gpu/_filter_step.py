@@ -117,7 +117,6 @@ def prepare(
             "hidden, states, beam_scores: expected all of them on the host or all on the device, "
             f"got {', '.join('device' if one else 'host' for one in there)}"
         )
-    host = index.to_host()
     width = _args.at_least_one("beam_width", beam_width)
     matrix: Any = weight
     stand_in: Any = weight
@@ -133,7 +132,7 @@ def prepare(
         ]
         # All other checks, on a batch without beams.
         none = np.empty((0, *vectors.shape[1:]), vectors.dtype)
-        job = Job(none, stand_in, host, np.empty(none.shape[:2], np.uint64),
+        job = Job(none, stand_in, index._facts, np.empty(none.shape[:2], np.uint64),
                   np.empty(none.shape[:2], np.float32), token_offset)  # fmt: skip
         for name, array in zip(("states", "beam_scores"), places, strict=True):
             if array.shape != vectors.shape[:2]:
@@ -148,7 +147,7 @@ def prepare(
             )
         degrees = None
     else:
-        job = Job(hidden, stand_in, host, states, beam_scores, token_offset)
+        job = Job(hidden, stand_in, index.to_host(), states, beam_scores, token_offset)
         vectors = upload(job.hidden.reshape(*job.shape, job.hidden.shape[1]), stream)
         given = np.full(job.shape, DEAD).reshape(-1)
         given[job.live] = job.states
@@ -168,7 +167,7 @@ def prepare(
     job.normalize, job.n_requests = normalize, n_requests
     return Prepared(
         index, job, vectors, matrix, places[0], places[1], degrees, width,
-        read_choice(plan, step, job, projection), read_allowed(allowed, host.n_keys, n_requests),
+        read_choice(plan, step, job, projection), read_allowed(allowed, index.n_keys, n_requests),
         step, stream, workspace or Workspace(),
     )  # fmt: skip
 
@@ -299,7 +298,7 @@ class Prepared:
 
     def _decide(self, choice: Choice | None, step: Any, everywhere: tuple[int, int]) -> Choice:
         if choice is None:
-            dense = step is not None and self.index.to_host().density(step) >= _DENSE
+            dense = step is not None and self.index.density(step) >= _DENSE
             return Choice(projection="band" if dense else "selective")
         if choice.mapping == "mask":
             # Bits say nothing of keys that are not eligible, or of tokens outside of the head.
@@ -444,12 +443,12 @@ def _workers() -> int:
 
 def _range(index: DeviceIndex, step: SupportsIndex | None) -> tuple[int, int]:
     """The tokens [low, high) of a step, or of all."""
-    host = index.to_host()
-    if host.max_length == 0:
+    if index.max_length == 0:
         return 0, 0
     if step is not None:
-        return host.token_range(step.__index__())
-    ranges = [host.token_range(one) for one in range(host.max_length)]
+        low, high = index.token_range(step.__index__())
+        return low, high
+    ranges = [index.token_range(one) for one in range(index.max_length)]
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 

@@ -26,6 +26,10 @@ _FLOATS = {
     np.dtype(np.float32): (np.uint32, np.uint32(0xFF800000), np.uint32(0x7FFFFFFF)),
     np.dtype(np.float16): (np.uint16, np.uint16(0xFC00), np.uint16(0x7FFF)),
 }
+# What an index on the device answers as that of the host does.
+_FACTS = (
+    "n_keys", "n_states", "max_length", "vocab_size", "nbytes", "root", "token_range", "density",
+)  # fmt: skip
 # Tokens, scores, states, and whether there is one.
 _PARTS = (np.uint32, np.float32, np.uint64, np.bool_)
 
@@ -46,54 +50,54 @@ class DeviceIndex:
     def __init__(
         self, index: Index, stream: Any, memory: str = "device", transfer: Transfer | None = None
     ) -> None:
-        from numba import cuda
-
-        self._host = index
+        self._host: Index | None = index
         host: Any = index
-        self.lanes: Any = host.lanes
         arrays = host.lane_arrays()
-        self.device = int(cuda.get_current_device().id)
-        needed, free = nbytes_of(arrays), cuda.current_context().get_memory_info()[0]
-        if memory == "device" and needed > free:
-            raise MemoryError(
-                f"the index takes {needed} bytes and the device has {free} free; give memory back, "
-                'take memory="managed", or search on the CPU: succinct.beam_search takes the index '
-                "as it is"
-            )
-        self._host_arrays = arrays
-        self._every_key: Any = None
-        self._searchers: dict[Any, Any] = {}
+        check_room(nbytes_of(arrays), memory)
         uploader = Uploader(transfer or Transfer(), memory, stream)
-        self.arrays = upload_tuple(arrays, stream, uploader)
+        self._hold(index, host.lanes, arrays, upload_tuple(arrays, stream, uploader))
         uploader.finish()
 
+    def _hold(self, facts: Index, lanes: Any, host_arrays: Any, arrays: Any) -> None:
+        """Keep what is known on the host (`facts` is asked for no navigation), and the arrays."""
+        from numba import cuda
+
+        self._facts, self._host_arrays = facts, host_arrays
+        self.lanes: Any = lanes
+        self.arrays = arrays
+        self.device = int(cuda.get_current_device().id)
+        self._every_key: Any = None
+        self._searchers: dict[Any, Any] = {}
+
     def __getattr__(self, name: str) -> Any:
-        if name in ("n_keys", "n_states", "max_length", "vocab_size", "nbytes", "root"):
-            return getattr(self._host, name)
+        if name in _FACTS:
+            return getattr(self._facts, name)
         raise AttributeError(f"an index on the device has no attribute {name!r}")
 
     def to_host(self) -> Index:
         """The index of the host that this one is a copy of."""
+        assert self._host is not None
         return self._host
 
     @property
     def _limits(self) -> tuple[np.uint64, np.uint64, np.uint64]:
         """Kernels take states that are neither below the first nor in [second, third) for DEAD."""
-        if isinstance(self._host, LoudsTrie):  # whose navigation bounds them itself
+        facts = self._facts
+        if isinstance(facts, LoudsTrie):  # whose navigation bounds them itself
             limits = 2**64 - 1, 0, 0
-        elif isinstance(self._host, StepMap) and self._host.has_tail:
+        elif isinstance(facts, StepMap) and facts.has_tail:
             table, tails, shift = (
                 getattr(self._host_arrays, n) for n in ("table", "tails", "shift")
             )
             heads = table[-1, COLUMN["start"]] + table[-1, COLUMN["entries"]]
             limits = int(heads), 1 << shift, int(tails[0, COLUMN["entries"]]) + 2 << shift
         else:
-            limits = int(self._host.n_states), 0, 0
+            limits = int(facts.n_states), 0, 0
         return tuple(map(np.uint64, limits))  # type: ignore[return-value]
 
     def _known_tokens(self) -> tuple[Any, Any]:
         """Tokens that keys have at each place, ascending, and where those of each place begin."""
-        host: Any = self._host
+        host: Any = self.to_host()
         tokens, starts, states = [], [0], np.array([host.root], np.uint64)
         while states.size:
             _, found, states = host.children(states)
@@ -108,14 +112,13 @@ class DeviceIndex:
         given = _args.values64(states, "states")
         if given.ndim != 1:
             raise ValueError(f"states: expected one axis, got shape {given.shape}")
-        self._host.is_terminal(given)  # raises for what is no state
-        return upload(given, stream)
+        return upload(self._facts._states(given), stream)
 
     def _eligible(
         self, allowed: Any, requests: Any, n_rows: int, stream: Any
     ) -> tuple[Any, tuple[Any, Any]]:
         """The choice of `is_wanted`, and the bitmaps that it is given."""
-        read = read_row_allowed(allowed, requests, self._host.n_keys, n_rows)
+        read = read_row_allowed(allowed, requests, self.n_keys, n_rows)
         if read is None or (read[1] < 0).all():
             if self._every_key is None:
                 none = read_allowed(None, 0, 1)
@@ -157,6 +160,19 @@ class DeviceIndex:
         if is_device_array(states):
             return words.view(np.int32)
         return _down(words, stream).view(np.int32)[:, : -(-self.vocab_size // 32)]
+
+
+def check_room(nbytes: int, memory: str) -> None:
+    """Raise a MemoryError if an index does not fit the device."""
+    from numba import cuda
+
+    free = cuda.current_context().get_memory_info()[0]
+    if memory == "device" and nbytes > free:
+        raise MemoryError(
+            f"the index takes {nbytes} bytes and the device has {free} free; give memory back, "
+            'take memory="managed", or search on the CPU: succinct.beam_search takes the index '
+            "as it is"
+        )
 
 
 def _down(array: Any, stream: Any) -> NDArray[Any]:

@@ -28,6 +28,7 @@ def count_tokens(table: KeyTable, start: int, stop: int, counts: _I64) -> None: 
 def count_code_lengths(
     table: KeyTable, start: int, stop: int, codes: _U32, lengths: _I64
 ) -> None: ...
+def last_tokens(table: KeyTable, start: int, stop: int, last: _I64) -> None: ...
 def fill_steps(
     table: KeyTable,
     start: int,
