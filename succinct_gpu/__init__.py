@@ -6,8 +6,8 @@ RuntimeError that says what is missing and which call of ``succinct`` does the s
 back silently: the caller chooses where the work is done.
 
 Arrays of the host are checked, copied to the device, and their answers copied back. Arrays that
-are on the device (with ``__cuda_array_interface__``, as those of CuPy, torch and numba have) are
-taken as they are, on the caller's stream, and answers stay there; their contents are not checked,
+are on the device (with ``__cuda_array_interface__``, as those of CuPy, torch and numba have, or
+with DLPack alone) are taken as they are, on the caller's stream, and answers stay there; their contents are not checked,
 and no kernel reads outside its arrays whatever they hold.
 
 What is here has been run by the executor and compiled for devices, and not been measured on one.
@@ -294,7 +294,9 @@ def constrain(
     states : uint64 array [R]
         On the device, or integers of the host.
     allowed, requests : optional
-        Eligible keys and the request of each row, on the host, as for `succinct.constrain`.
+        Eligible keys and the request of each row, as for `succinct.constrain`. The keys may be a
+        `BitVector` or arrays of bools or packed words on the device; the latter are put under rank
+        by four launches and take new memory at every call.
     stream : numba.cuda stream, optional
 
     Returns
@@ -341,7 +343,7 @@ def candidates(
     index : index on the device
     states : uint64 array [R]
     width, normalize, allowed, requests : optional
-        As for `succinct.candidates`; the bitmaps and requests on the host.
+        As for `succinct.candidates`; `allowed` may be on the device as for `constrain`.
     stream : numba.cuda stream, optional
 
     Returns
@@ -525,21 +527,24 @@ def capture_step(
     """
     require("capture_step", "there are no launches to save: use succinct.filter_step")
     from succinct_gpu._device import is_device_array
+    from succinct_gpu._dlpack import taken
     from succinct_gpu._filter_step import prepare
     from succinct_gpu._graphs import Captured
 
     _on_device(index)
+    used = options.pop("stream", None)
+    used = 0 if used is None else used
+    hidden = taken(hidden, "hidden", used)
     if not is_device_array(hidden):
         raise ValueError("hidden: expected an array on the device, to be read again and again")
     given = dict.fromkeys(("token_offset", "allowed", "plan", "step", "workspace"))
-    unknown = sorted(set(options) - {*given, "stream"})
+    unknown = sorted(set(options) - {*given})
     if unknown:
         raise TypeError(f"capture_step: expected the options of filter_step, got {unknown[0]}")
-    stream = options.pop("stream", None)
     return Captured(
         prepare(
             hidden, weight, index, states, beam_scores, beam_width, projection, normalize,
-            stream=stream if stream is not None else 0, **(given | options),
+            stream=used, **(given | options),
         )
     )  # fmt: skip
 
@@ -694,7 +699,7 @@ def beam_search(
     beam_width, max_results, length_penalty, min_token_logprob, min_logprob, duplicates
         As for `succinct.beam_search`; widths and results up to 4,096.
     allowed : BitVector or array, or one for each query, optional
-        As for `succinct.beam_search`, or a `BitVector` on the device.
+        As for `succinct.beam_search`, or on the device as for `constrain`.
     variant : {"binary", "probe", "linear", "two_pointer", "per_child", "ppt"}
     selection : {"radix", "merge"}
         See `Searcher`; results do not depend on them.

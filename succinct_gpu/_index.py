@@ -12,6 +12,7 @@ from succinct.decode.masking import (
     PaddedCandidates,
     check_width,
     read_candidate_options,
+    read_requests,
     read_row_allowed,
 )
 from succinct.index import Index
@@ -19,6 +20,7 @@ from succinct.maps.layout import COLUMN
 from succinct_gpu import _masking
 from succinct_gpu._compile import kernel_for
 from succinct_gpu._device import as_device_array, is_device_array, nbytes_of, upload, upload_tuple
+from succinct_gpu._dlpack import taken
 from succinct_gpu._transfer import Transfer, Uploader
 
 # Bits of -inf, and of all but the sign, for the floats that kernels take.
@@ -107,6 +109,7 @@ class DeviceIndex:
 
     def _states(self, states: Any, stream: Any) -> Any:
         """States on the device; those of the host are checked first."""
+        states = taken(states, "states", stream)
         if is_device_array(states):
             return as_device_array(states, "states", np.uint64, 1)
         given = _args.values64(states, "states")
@@ -118,6 +121,12 @@ class DeviceIndex:
         self, allowed: Any, requests: Any, n_rows: int, stream: Any
     ) -> tuple[Any, tuple[Any, Any]]:
         """The choice of `is_wanted`, and the bitmaps that it is given."""
+        from succinct_gpu import _eligible
+
+        allowed = taken(allowed, "allowed", stream)
+        if _eligible.on_device(allowed):
+            arrays, offsets = self._eligible_there(allowed, requests, n_rows, stream)
+            return (), (arrays, upload(offsets, stream))
         read = read_row_allowed(allowed, requests, self.n_keys, n_rows)
         if read is None or (read[1] < 0).all():
             if self._every_key is None:
@@ -125,6 +134,19 @@ class DeviceIndex:
                 self._every_key = upload_tuple(none[0], stream), upload(none[1], stream)
             return (("is_wanted", _masking.every_key),), self._every_key
         return (), (upload_tuple(read[0], stream), upload(read[1], stream))
+
+    def _eligible_there(
+        self, allowed: Any, requests: Any, n_rows: int, stream: Any
+    ) -> tuple[Any, NDArray[np.int64]]:
+        """Bitmaps of the device, and where those of each row's request begin."""
+        from succinct_gpu import _eligible
+
+        if requests is None:
+            return _eligible.read_there(allowed, self.n_keys, n_rows, stream)
+        many = getattr(allowed, "__cuda_array_interface__", {"shape": ()})["shape"]
+        numbers = read_requests(requests, len(many) == 2, many[0] if many else 0, n_rows)
+        arrays, offsets = _eligible.read_there(allowed, self.n_keys, many[0], stream)
+        return arrays, offsets[numbers]
 
     def allowed_mask(
         self, states: Any, stream: Any = 0, *, allowed: Any = None, requests: Any = None
@@ -147,8 +169,9 @@ class DeviceIndex:
         """
         from numba import cuda
 
+        states = taken(states, "states", stream)
         on_device = self._states(states, stream)
-        rows = len(states)
+        rows = len(on_device)
         choices, eligible = self._eligible(allowed, requests, rows, stream)
         shape = (rows, max(1, -(-self.vocab_size // 32)))
         words = cuda.device_array(shape, np.uint32, stream=stream)
@@ -182,7 +205,7 @@ def _down(array: Any, stream: Any) -> NDArray[Any]:
     return host
 
 
-def _logits(logprobs: Any, index: DeviceIndex, states: Any, stream: Any) -> Any:
+def _logits(logprobs: Any, index: DeviceIndex, rows: int, stream: Any) -> Any:
     """Logits on the device; whether they are a copy of an array of the host."""
     if is_device_array(logprobs):
         dtype = np.dtype(logprobs.__cuda_array_interface__["typestr"])
@@ -199,9 +222,9 @@ def _logits(logprobs: Any, index: DeviceIndex, states: Any, stream: Any) -> Any:
             f"logprobs: expected at least {index.vocab_size} columns, the vocabulary of the index, "
             f"got {given.shape[1]}"
         )
-    if len(states) != given.shape[0]:
+    if rows != given.shape[0]:
         raise ValueError(
-            f"states: expected {given.shape[0]}, one for each row of logprobs, got {len(states)}"
+            f"states: expected {given.shape[0]}, one for each row of logprobs, got {rows}"
         )
     return given if is_device_array(logprobs) else upload(given, stream)
 
@@ -210,15 +233,16 @@ def constrain(
     logprobs: Any, index: DeviceIndex, states: Any, allowed: Any, requests: Any, stream: Any
 ) -> Any:
     """See `succinct_gpu.constrain`."""
+    caller_s, logprobs = logprobs, taken(logprobs, "logprobs", stream)
     if not is_device_array(logprobs) and not (
         isinstance(logprobs, np.ndarray) and logprobs.flags.writeable
     ):
         raise ValueError("logprobs: expected a writable numpy array or an array on the device")
-    given = _logits(logprobs, index, states, stream)
     on_device = index._states(states, stream)
-    rows = logprobs.shape[0]
+    given = _logits(logprobs, index, len(on_device), stream)
+    rows = len(on_device)
     choices, eligible = index._eligible(allowed, requests, rows, stream)
-    if rows and logprobs.shape[1]:
+    if rows and given.shape[1]:
         unsigned, minus_infinity, absolute = _FLOATS[np.dtype(given.dtype)]
         kernel = kernel_for(_masking.constrain_rows, index.lanes, choices)
         kernel[rows, _masking.BLOCK, stream](
@@ -233,7 +257,7 @@ def constrain(
         )
         if not is_device_array(logprobs):
             logprobs[...] = _down(given, stream)
-    return logprobs
+    return caller_s
 
 
 def candidates(
@@ -249,9 +273,10 @@ def candidates(
     """See `succinct_gpu.candidates`."""
     from numba import cuda
 
-    given = _logits(logprobs, index, states, stream)
+    logprobs = taken(logprobs, "logprobs", stream)
     on_device = index._states(states, stream)
-    rows = len(states)
+    rows = len(on_device)
+    given = _logits(logprobs, index, rows, stream)
     width = read_candidate_options(width, normalize)
     choices, eligible = index._eligible(allowed, requests, rows, stream)
 
