@@ -7,8 +7,8 @@ back silently: the caller chooses where the work is done.
 
 Arrays of the host are checked, copied to the device, and their answers copied back. Arrays that
 are on the device (with ``__cuda_array_interface__``, as those of CuPy, torch and numba have, or
-with DLPack alone) are taken as they are, on the caller's stream, and answers stay there; their contents are not checked,
-and no kernel reads outside its arrays whatever they hold.
+with DLPack alone) are taken as they are, on the caller's stream, and answers stay there; their
+contents are not checked, and no kernel reads outside its arrays whatever they hold.
 
 What is here has been run by the executor and compiled for devices, and not been measured on one.
 
