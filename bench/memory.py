@@ -21,7 +21,7 @@ from succinct import KeyTable, LoudsTrie, StepMap
 TITLE = "Memory of building"
 INTRO = """
 Each row is a process of its own that holds the input in memory and then makes something of it. The
-peak is the most that was resident of the process, less what it held before the input was there.
+peak is the most that was resident of the process, less the interpreter and the code that it runs.
 """
 COLUMNS = {
     "made": "{}",
@@ -41,7 +41,7 @@ _ROWS = {
 }
 
 Made = Any
-Case = tuple[int, Callable[[], Made]]
+Case = tuple[int, Callable[[], Made], Callable[[], Made]]
 
 
 def tables(options: Options) -> Iterator[Table]:
@@ -76,7 +76,7 @@ _INDEXES: dict[str, Callable[[KeyTable], Made]] = {
 
 
 def _case(made: str, of: str, quick: bool) -> Case:
-    """Bytes of the input, and what makes something of it."""
+    """Bytes of the input, what makes something of it, and the same for a small one."""
     rng = np.random.default_rng(0)
     n = 100_000 if quick else 4_000_000
     if made != "KeyTable":
@@ -84,23 +84,31 @@ def _case(made: str, of: str, quick: bool) -> Case:
             keys = KeyTable.from_rows(semantic_ids(n))
         else:
             keys = next(c for c in catalogs(quick) if c.name == of).load()
-        return keys.nbytes, lambda: _INDEXES[made](keys)
+        few = KeyTable.from_sequences([keys.key(i) for i in range(0, keys.n_keys, 500)])
+        return keys.nbytes, lambda: _INDEXES[made](keys), lambda: _INDEXES[made](few)
     if of == "ragged":
         lengths = rng.integers(3, 9, n)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         # A third of the tokens are frequent, as words are.
         flat = (100_000 * rng.random(offsets[-1]) ** 3).astype(np.uint32)
-        return flat.nbytes + offsets.nbytes, lambda: KeyTable.from_flat(
-            flat, offsets, key_ids=False
-        )
+
+        def table(n: int) -> KeyTable:
+            return KeyTable.from_flat(flat[: offsets[n]], offsets[: n + 1], key_ids=False)
+
+        return flat.nbytes + offsets.nbytes, lambda: table(n), lambda: table(100)
     length, codes = _ROWS[of]
     rows = rng.integers(0, codes, (n, length), np.uint32).astype(f"u{2 if codes <= 2**16 else 4}")
-    return rows.nbytes, lambda: KeyTable.from_rows(rows, key_ids=False)
+
+    def table_of(rows: Any) -> KeyTable:
+        return KeyTable.from_rows(rows, key_ids=False)
+
+    return rows.nbytes, lambda: table_of(rows), lambda: table_of(rows[:100])
 
 
 def measure(made: str, of: str, quick: bool) -> Row:
     """Make it, and look at what was resident at most."""
-    input_bytes, make = _case(made, of, quick)
+    input_bytes, make, make_small = _case(made, of, quick)
+    make_small()  # the code is in memory then
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # the peak is what is resident now

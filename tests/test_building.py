@@ -156,6 +156,40 @@ def test_auto_takes_tails_that_pay(cls):
     assert index.has_tail
 
 
+PEAK = """
+import sys
+from pathlib import Path
+import numpy as np
+import succinct
+from succinct import KeyTable
+
+def resident(what):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(what))
+
+build = getattr(succinct, sys.argv[1]).build
+endings = np.random.default_rng(0).integers(0, 5000, (300, 8), np.uint16)
+row = np.arange(600_000)
+rows = np.concatenate([np.stack([row % 300, row // 300], 1), endings[row * 7919 % 300]], 1)
+keys = KeyTable.from_rows(rows.astype(np.uint16), key_ids=False)
+build(KeyTable.from_rows(rows[:70_000]), tail=True)  # the code is in memory then
+Path("/proc/self/clear_refs").write_text("5")
+before = resident("VmRSS:")
+index = build(keys)
+assert index.has_tail
+beyond = resident("VmHWM:") - before
+print((keys.nbytes + beyond) / (keys.nbytes + index.nbytes))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux tells of a process")
+@pytest.mark.parametrize("cls", ["StepMap"])
+def test_tails_take_little_memory(cls):
+    command = [sys.executable, "-c", PEAK, cls]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert float(ran.stdout) < 1.4
+
+
 # Into a file
 
 

@@ -115,7 +115,7 @@ def test_rows_wider_than_a_word(width: int) -> None:
 @given(rows=st.one_of(ragged(), matrices()))
 def test_parts_equal_sorted_set(rows: list[tuple[int, ...]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sorting, "_AT_ONCE", 0)
+        patch.setattr(sorting, "AT_ONCE", 0)
         check(KeyTable.from_flat(*flat(rows)), rows)
         if len({*map(len, rows)}) == 1:
             patch.setattr(sorting, "_columns", lambda _: None)

@@ -7,9 +7,11 @@ import json
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from succinct import DEAD, FormatError, KeyTable, StepMap, load, verify
+from succinct import DEAD, FormatError, KeyTable, LoudsTrie, StepMap, load, verify
 from succinct.bits.bitvector import isa, use_isa
+from succinct.keys import sorting
 from succinct.maps import suffixes
 from succinct.trie import passes
 from tests.hostile import content, write
@@ -80,6 +82,17 @@ def test_large_tables_are_judged_by_a_sample(monkeypatch):
     for keys in (ids, names):
         StepMap.build(keys)
     assert tried == [names, ids, ids, names]
+
+
+@given(catalog=catalogs | st.just(titles(500)), parted=st.sampled_from([StepMap, LoudsTrie]))
+def test_sorting_in_parts_changes_nothing(catalog, parted):
+    keys = KeyTable.from_sequences(catalog)
+    whole = parted.build(keys, tail=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorting, "AT_ONCE", 0)
+        index = parted.build(keys, tail=True)
+    for name, array in whole._arrays().items():
+        assert array.tobytes() == index._arrays()[name].tobytes()
 
 
 @given(catalog=catalogs)

@@ -20,12 +20,12 @@ from .sequences import NO_OFFSETS, Sequences, Tokens, narrowest
 
 # Up to this many tied rows are compared as byte strings in one go: their remaining length then no
 # longer counts in rounds, each of which costs some microseconds however few rows are left.
-_FEW = 256
+_FEW = 64
 
 # More rows than these are sorted in so many parts, a power of two; the bounds of a part are taken
 # from so many rows of each.
-_AT_ONCE = 1 << 16
-_PARTS = 64
+AT_ONCE = 1 << 16
+N_PARTS = 64
 _SAMPLES = 64
 
 # Longer rows are not tried as one word each: hardly any would fit, and finding out takes a pass.
@@ -112,13 +112,11 @@ def sorted_unique(rows: Sequences) -> Sequences:
     if rows.descent < 0:
         if not rows.repeats:
             return rows
-        changed = np.empty(rows.n_rows, np.uint8)
-        _scan.differs(rows.tokens, rows.offsets, rows.length, changed)
-        return gathered(rows, np.flatnonzero(changed), descent=-1)
+        return gathered(rows, np.flatnonzero(differs(rows)), descent=-1)
     columns = _columns(rows)
     if columns is not None:
         return _sorted_words(rows, columns)
-    if rows.n_rows > _AT_ONCE:
+    if rows.n_rows > AT_ONCE:
         parted = _sorted_parts(rows)
         if parted is not None:
             return parted
@@ -159,22 +157,44 @@ def _sorted_words(rows: Sequences, columns: _Columns) -> Sequences:
     return Sequences(tokens, NO_OFFSETS, length, n_rows, rows.largest, descent=-1)
 
 
+class Splitters:
+    """Bounds of parts of rows, by the first `taken` tokens of rows, from a sample of them."""
+
+    def __init__(self, sample: Sequences) -> None:
+        self._bits = max(1, (sample.largest + 1).bit_length())
+        self.taken = 64 // self._bits
+        words = np.empty(sample.n_rows, np.uint64)
+        _scan.pack_next(
+            sample.tokens, sample.offsets, sample.length, NO_OFFSETS, 0, self._bits, self.taken,
+            words,
+        )  # fmt: skip
+        words.sort()
+        self._words = words[np.arange(1, N_PARTS) * len(words) // N_PARTS]
+
+    def part(
+        self, rows: Sequences, parts: NDArray[np.uint8]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Writes the part of each row; returns the rows of each part, and their tokens."""
+        n_rows, n_tokens = np.zeros((2, N_PARTS), np.int64)
+        _scan.part_rows(
+            rows.tokens, rows.offsets, rows.length, self._bits, self.taken, self._words, parts,
+            n_rows, n_tokens,
+        )  # fmt: skip
+        return n_rows, n_tokens
+
+
+def samples(n: int) -> NDArray[np.int64]:
+    """Numbers of the rows out of n that say what the parts are."""
+    step = max(1, n // (_SAMPLES * N_PARTS))
+    return np.arange(step // 2, n, step)
+
+
 def _sorted_parts(rows: Sequences) -> Sequences | None:
     """Copies rows to the part of the result that their first tokens say, then sorts each part, so
     that what sorting takes beside the result is that of one part; None if most are in one."""
-    bits = max(1, (rows.largest + 1).bit_length())
-    taken = 64 // bits
-    step = max(1, rows.n_rows // (_SAMPLES * _PARTS))
-    sample = np.arange(step // 2, rows.n_rows, step)
-    words = np.empty(len(sample), np.uint64)
-    _scan.pack_next(rows.tokens, rows.offsets, rows.length, sample, 0, bits, taken, words)
-    words.sort()
-    splitters = words[np.arange(1, _PARTS) * len(words) // _PARTS]
+    splitters = Splitters(gathered(rows, samples(rows.n_rows)))
     parts = np.empty(rows.n_rows, np.uint8)
-    n_rows, n_tokens = np.zeros((2, _PARTS), np.int64)
-    _scan.part_rows(
-        rows.tokens, rows.offsets, rows.length, bits, taken, splitters, parts, n_rows, n_tokens
-    )
+    n_rows, n_tokens = splitters.part(rows, parts)
     if n_rows.max() > rows.n_rows // 4:
         return None
     tokens = np.empty(len(rows.tokens), narrowest(rows.largest))
@@ -205,6 +225,13 @@ def _sorted_parts(rows: Sequences) -> Sequences | None:
             offsets[used_rows] = used
             offsets.resize(used_rows + 1, refcheck=False)
     return Sequences(tokens, offsets, rows.length, used_rows, rows.largest, descent=-1)
+
+
+def differs(rows: Sequences) -> NDArray[np.bool_]:
+    """Whether each row differs from the one before it."""
+    changed = np.empty(rows.n_rows, np.uint8)
+    _scan.differs(rows.tokens, rows.offsets, rows.length, changed)
+    return changed.view(np.bool_)
 
 
 def gathered(rows: Sequences, order: NDArray[np.int64], descent: int = 0) -> Sequences:

@@ -20,7 +20,7 @@ from .sequences import (
     from_flat_arrays,
     from_matrix,
 )
-from .sorting import sorted_order, sorted_unique
+from .sorting import differs, sorted_order, sorted_unique
 from .text import Tokenizer, integer_lines, tokenized_lines
 
 
@@ -478,9 +478,7 @@ class KeyTable:
         if source.descent < 0 and not source.repeats:
             places = np.arange(source.n_rows)
         elif source.descent < 0:
-            changed = np.empty(source.n_rows, np.uint8)
-            _scan.differs(source.tokens, source.offsets, source.length, changed)
-            places = np.cumsum(changed, dtype=np.int64) - 1
+            places = np.cumsum(differs(source), dtype=np.int64) - 1
         elif external.work_bytes(source) <= self._limit:
             places = self._resorted(source)
         else:

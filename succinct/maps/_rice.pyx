@@ -7,7 +7,7 @@ A part of the keys has the rows that begin in it, so it may go on behind its las
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
-from succinct.trie._keys cimport Keys, common, start_of, token_t
+from succinct.trie._keys cimport Keys, common, end_of, start_of, token_t
 
 cdef extern from "succinct/maps/rice_build.h" nogil:
     ctypedef struct stream_t:
@@ -57,7 +57,7 @@ cdef int rows_push(_Rows self, uint32_t token) except -1 nogil:
 
 cdef int rows_next(_Rows self, token_t[::1] tokens) except -1 nogil:
     """Gather the next row; 0 if there is none."""
-    cdef int64_t a, b, end, shared, begun = self.length
+    cdef int64_t a, b, end, next, shared, behind, begun = self.length
     cdef uint32_t token
     if self.ended:
         return 0
@@ -67,8 +67,10 @@ cdef int rows_next(_Rows self, token_t[::1] tokens) except -1 nogil:
     a = self.keys.before(self.i)
     b = start_of(self.keys.offsets, self.keys.fixed, self.i)
     while self.i < self.keys.n:
-        end = start_of(self.keys.offsets, self.keys.fixed, self.i + 1)
-        shared = common(&tokens[0], a, b, end)
+        next = start_of(self.keys.offsets, self.keys.fixed, self.i + 1)
+        shared = common(&tokens[0], a, b, next)
+        behind = shared
+        end = end_of(&tokens[0], self.keys, self.i, b, next, &behind) if self.keys.cut else next
         if shared <= self.step < end - b:
             token = <uint32_t>(<int64_t>tokens[b + self.step] - self.low)
             # New above it, or its prefix was the key before.
@@ -88,7 +90,7 @@ cdef int rows_next(_Rows self, token_t[::1] tokens) except -1 nogil:
         if self.i >= self.stop and not begun:
             break
         self.i += 1
-        a, b = b, end
+        a, b = b, next
     self.ended = True
     return self.length > 0
 
@@ -118,7 +120,7 @@ def _measure(token_t[::1] tokens, _Rows rows, uint64_t span, int64_t[::1] length
 
 
 def fill(table, start, stop, step, const int64_t[::1] place, uint64_t[::1] values, first_entry,
-         first_row, uint64_t at):
+         first_row, at):
     """Write the rows of a part of a step whose row in the table of steps is `place`.
 
     `first_entry`, `first_row` and `at` say how many entries, rows and bits of rows the parts before

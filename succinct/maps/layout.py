@@ -205,7 +205,7 @@ def lay_out(
             row["width2"], row["width3"] = m.bit_length(), step.chunks2.bit_length()
             row["tokens_at"] = values(step.chunks2, 1)
             row["chunk3_at"] = row["tokens_at"] + step.chunks2
-            row["chunk2_at"] = values(*samples(step, m, row["rows"]))
+            row["chunk2_at"] = values(*_samples(step, m, row["rows"]))
         elif step.kind != BITMAP:
             row["tokens_at"] = values(m, step.width)
         if step.kind == DAC and step.width2:
@@ -221,14 +221,14 @@ def lay_out(
         row = row_of(step, shape)
         m = shape.entries
         row.update(start=start, first_key=first_key)
-        tree = tree_size(step, shape)
+        tree = _tree_size(step, shape)
         if tree:
             row["tree_at"], row["tree_ones"] = bits(*tree)
         if step.kind == JOINT:
             row["buckets"] = _buckets(shape, step.width)
         tokens(row, step, m)
         if step.kind in (PACKED, DAC):
-            row["rows_at"] = values(n_row_values(step.rows_kind, shape), step.rows_width)
+            row["rows_at"] = values(_n_row_values(step.rows_kind, shape), step.rows_width)
         if 0 < step.inner_rows < m:
             row["inner_at"], row["inner_ones"] = bits(m, step.inner_rows)
         if 0 < step.final_keys < step.inner_rows:
@@ -268,7 +268,7 @@ def _buckets(shape: Shape, width: int) -> int:
     return (shape.range + (1 << width) - 1) >> width
 
 
-def tree_size(step: Step, shape: Shape) -> tuple[int, int] | None:
+def _tree_size(step: Step, shape: Shape) -> tuple[int, int] | None:
     """Length and ones of the bit-vector that holds tokens, boundaries or both."""
     m, p = shape.entries, shape.rows
     if step.kind == BITMAP:
@@ -284,12 +284,12 @@ def tree_size(step: Step, shape: Shape) -> tuple[int, int] | None:
     return None
 
 
-def samples(step: Step, entries: int, rows: int) -> tuple[int, int]:
+def _samples(step: Step, entries: int, rows: int) -> tuple[int, int]:
     """Number and bits of the samples of rows in Golomb-Rice codes."""
     return (rows - 1 >> step.rows_width) + 1, entries.bit_length() + step.chunks2.bit_length()
 
 
-def n_row_values(rows_kind: int, shape: Shape) -> int:
+def _n_row_values(rows_kind: int, shape: Shape) -> int:
     if rows_kind == ONE:
         return 0
     return shape.entries - shape.rows if rows_kind == EXTRAS else shape.rows + 1
@@ -298,15 +298,15 @@ def n_row_values(rows_kind: int, shape: Shape) -> int:
 def size(step: Step, shape: Shape) -> float:
     """Bits in memory of the tokens and boundaries of a step."""
     if step.kind == RICE:
-        return step.chunks2 + math.prod(samples(step, shape.entries, shape.rows))
-    tree = tree_size(step, shape)
+        return step.chunks2 + math.prod(_samples(step, shape.entries, shape.rows))
+    tree = _tree_size(step, shape)
     n_bits = tree[0] if tree else 0
     n_values = 0 if step.kind == BITMAP else shape.entries * step.width
     if step.kind == DAC and step.width2:
         n_bits += shape.entries + (step.chunks2 if step.width3 else 0)
         n_values += step.chunks2 * step.width2 + step.chunks3 * step.width3
     if step.kind in (PACKED, DAC):
-        n_values += n_row_values(step.rows_kind, shape) * step.rows_width
+        n_values += _n_row_values(step.rows_kind, shape) * step.rows_width
     return n_bits * _WITH_DIRECTORY + n_values
 
 
@@ -342,7 +342,10 @@ def fault(step: Step, shape: Shape, last: bool) -> str | None:
 
 def code_lengths(codes: npt.NDArray[Any]) -> Table:
     """How many codes have 0, 1, ... bits."""
-    return np.bincount(np.frexp(codes)[1], minlength=33)
+    counts = np.zeros(33, np.int64)
+    for start in range(0, len(codes), 1 << 16):
+        counts += np.bincount(np.frexp(codes[start : start + (1 << 16)])[1], minlength=33)
+    return counts
 
 
 # ---- the choice ----------------------------------------------------------------------------------
@@ -409,24 +412,29 @@ def _rows(shape: Shape) -> tuple[int, int]:
 def _dac(shape: Shape) -> Step:
     """Codes in one to three chunks of the widths that take least."""
     assert shape.code_lengths is not None
-    longer = shape.entries - np.cumsum(shape.code_lengths)  # entries whose code has more bits
+    # How many entries have a code of more bits.
+    longer: list[int] = (shape.entries - np.cumsum(shape.code_lengths)).tolist()
     width = max(1, int(np.flatnonzero(shape.code_lengths)[-1]))
-    base = _step(shape, DAC, width, _rows(shape))
-    found = [base]
-    for first in range(1, width):
-        chunks2 = int(longer[first])
-        found.append(base._replace(width=first, width2=width - first, chunks2=chunks2))
-        found += [
-            base._replace(
-                width=first,
-                width2=second,
-                width3=width - first - second,
-                chunks2=chunks2,
-                chunks3=int(longer[first + second]),
-            )
-            for second in range(1, width - first)
-        ]
-    return min(found, key=lambda step: size(step, shape))
+
+    def cost(first: int, second: int) -> float:
+        if first == width:
+            return width * shape.entries
+        third = width - first - second
+        flags = shape.entries + (longer[first] if third else 0)
+        values = first * shape.entries + second * longer[first]
+        return flags * _WITH_DIRECTORY + values + third * longer[first + second]
+
+    splits = [
+        (first, second) for first in range(1, width) for second in range(1, width - first + 1)
+    ]
+    first, second = min([(width, 0), *splits], key=lambda split: cost(*split))
+    third = width - first - second
+    return _step(shape, DAC, first, _rows(shape))._replace(
+        width2=second,
+        width3=third,
+        chunks2=longer[first] if second else 0,
+        chunks3=longer[first + second] if third else 0,
+    )
 
 
 def _rice(shape: Shape) -> Step:

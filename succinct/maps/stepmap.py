@@ -144,9 +144,16 @@ class StepMap(Index):
         >>> index.info()["steps"][1]["layout"]
         'sparse, 16-bit tokens, 32-bit offsets'
         """
-        wanted = read_layout(keys, layout)
+        if not isinstance(keys, KeyTable):
+            raise TypeError(
+                f"expected a KeyTable, got {type(keys).__name__}; make one with "
+                "KeyTable.from_sequences, from_rows, from_flat, ..."
+            )
+        if keys.n_keys == 0:
+            raise ValueError("an index needs at least one key, got an empty KeyTable")
         if not (tail is True or tail is False or (isinstance(tail, str) and tail == "auto")):
             raise ValueError(f"tail must be True, False or 'auto', got {tail!r}")
+        wanted = _names(layout, keys.max_length)
         return cls._build(Passes(keys, read_threads(num_threads)), wanted, tail, path)
 
     @classmethod
@@ -157,21 +164,25 @@ class StepMap(Index):
         tail: Tail = False,
         path: StrPath | None = None,
     ) -> Self:
-        plan = plain = Plan(passes, wanted)
+        plan = Plan(passes, wanted)
         facts: dict[str, Any] | None = None
         if tail == "auto":
             small = wanted.count("small") == len(wanted)
-            fold = small and suffixes.may_pay(passes, plain.place)
+            fold = small and suffixes.may_pay(passes, plan.place)
         else:
             fold = tail is True
-        tails = suffixes.split(passes) if fold else None
-        if tails is not None:
-            heads = Passes(tails.heads, passes.threads)
-            plan = Plan(heads, wanted[: len(heads.low)], tails)
-            numbers = len(tails.links), len(tails.labels), plan.place.nbytes, plain.place.nbytes
-            facts = dict(zip(_TAIL_FACTS, numbers, strict=True))
-            if tail == "auto" and plain.place.nbytes <= plan.place.nbytes:
-                plan = plain
+        if fold:
+            plain_nbytes = plan.place.nbytes
+            del plan  # a few arrays as large as the vocabulary
+            tails = suffixes.split(passes)
+            if tails is not None:
+                heads = Passes(tails.heads, passes.threads)
+                plan = Plan(heads, wanted[: len(heads.low)], tails)
+                numbers = len(tails.links), tails.trie.n_labels, plan.place.nbytes, plain_nbytes
+                facts = dict(zip(_TAIL_FACTS, numbers, strict=True))
+                del tails
+            if facts is None or (tail == "auto" and plain_nbytes <= facts["nbytes_folded"]):
+                plan = Plan(passes, wanted)
         place, parts = plan.place, (plan.steps, plan.tail_steps, plan.place)
         levels = passes.prefixes, passes.low, passes.high
         sizes = {"bits": 8 * (place.n_bits // 512 + 1), "values": place.n_words}
@@ -216,9 +227,18 @@ class StepMap(Index):
 
     def lane_arrays(self) -> StepLanes:
         """The arrays behind the index, for the functions of ``succinct.maps.lanes``."""
-        core = self._core
-        arrays = core.bits.lane_arrays(), core.values
-        return lanes_of(self._place, *arrays, self.n_states, core.shift)
+        core, place = self._core, self._place
+        return StepLanes(
+            bits=core.bits.lane_arrays(),
+            values=core.values,
+            table=core.table,
+            tails=core.tails,
+            n_states=np.int64(self.n_states),
+            shift=np.int64(core.shift),
+            vocab_at=np.int64(place.vocab_at),
+            vocab_width=np.int64(place.vocab_width),
+            vocab_size=np.int64(place.vocab_size),
+        )
 
     # ---- sizes and files --------------------------------------------------------------------
 
@@ -322,21 +342,6 @@ class StepMap(Index):
         return cls._of(steps, [step for step, _ in tails], place, bits, values, levels, facts)
 
 
-def lanes_of(place: Layout, bits: Any, values: Any, n_states: int, shift: int) -> StepLanes:
-    """What the functions of ``succinct.maps.lanes`` take, with arrays wherever they are."""
-    return StepLanes(
-        bits=bits,
-        values=values,
-        table=place.table,
-        tails=place.tails,
-        n_states=np.int64(n_states),
-        shift=np.int64(shift),
-        vocab_at=np.int64(place.vocab_at),
-        vocab_width=np.int64(place.vocab_width),
-        vocab_size=np.int64(place.vocab_size),
-    )
-
-
 def _params(place: Layout, facts: dict[str, Any] | None) -> dict[str, Any]:
     """The scalars of a file."""
     params: dict[str, Any] = {"n_keys": place.n_keys, "n_codes": place.vocab_size, "tails": facts}
@@ -409,16 +414,7 @@ def _width(high: Tokens) -> int:
     return (int(high.max()) - 1).bit_length()
 
 
-def read_layout(keys: Any, layout: Any) -> list[str]:
-    """The representation that is wanted of each step; keys and layout are checked."""
-    if not isinstance(keys, KeyTable):
-        raise TypeError(
-            f"expected a KeyTable, got {type(keys).__name__}; make one with "
-            "KeyTable.from_sequences, from_rows, from_flat, ..."
-        )
-    if keys.n_keys == 0:
-        raise ValueError("an index needs at least one key, got an empty KeyTable")
-    n_steps = keys.max_length
+def _names(layout: Any, n_steps: int) -> list[str]:
     names = [layout] * n_steps if isinstance(layout, str) else list(layout)
     if len(names) != n_steps:
         raise ValueError(f"layout: expected {n_steps} names, one a step, got {len(names)}")

@@ -4,12 +4,18 @@
 As in ``_levels``, keys are distinct and in lexicographic order.
 """
 
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memchr
 
 from succinct.bits.bitvector cimport packed_put
-from succinct.trie._keys cimport Keys, common, start_of, token_t
+from succinct.trie._keys cimport Keys, common, end_of, start_of, token_t
 
 import numpy as np
+
+ctypedef fused span_t:
+    uint8_t
+    uint16_t
+    uint32_t
 
 
 def chain_ends(table, n_prefixes, max_chain):
@@ -161,6 +167,25 @@ def _gather(token_t[::1] tokens, const int64_t[::1] origin, const int64_t[::1] o
                 out[b - 1 - j if backwards else a + j] = <uint32_t>tokens[origin[i] + j]
 
 
+def gather_backwards(table, const int64_t[::1] last, const int64_t[::1] offsets,
+                     const uint32_t[::1] ranks, uint32_t[::1] out):
+    """Pieces of the table backwards, one after another: each from its last token, at ``last[i]``,
+    as far as it has room in `out`. The rank of a token stands for it, unless `ranks` is empty."""
+    if out.shape[0]:
+        _gather_backwards(table.tokens, last, offsets, ranks, out)
+
+
+def _gather_backwards(token_t[::1] tokens, const int64_t[::1] last, const int64_t[::1] offsets,
+                      const uint32_t[::1] ranks, uint32_t[::1] out):
+    cdef int64_t i, j, at
+    cdef const uint32_t *rank = &ranks[0] if ranks.shape[0] else NULL
+    with nogil:
+        for i in range(last.shape[0]):
+            at = last[i] + offsets[i]
+            for j in range(offsets[i], offsets[i + 1]):
+                out[j] = rank[tokens[at - j]] if rank else <uint32_t>tokens[at - j]
+
+
 def merge_suffixes(const uint32_t[::1] backwards, const int64_t[::1] offsets,
                    const int64_t[::1] order):
     """Lay chains out so that one that is a suffix of another shares its place.
@@ -236,32 +261,123 @@ def _fill_slots(token_t[::1] tokens, const int64_t[::1] origin, const uint32_t[:
                     packed_put(&label_high[0], label_width, v - n_links, token >> 16)
 
 
-def cut_lengths(table):
-    """How long the keys are when each is cut behind its last branching.
+def count_rests(heads, int64_t[::1] n_heads, int64_t[::1] n_rests):
+    """Count what lies behind the heads of keys, by the length of the head.
+
+    `n_heads` and `n_rests`, int64 [max_length + 1] of the keys, come zeroed and get all heads and
+    those with a rest.
 
     Returns
     -------
-    lengths : uint32 [n_keys]
-        What each key shares with another one, and one token more if it has one.
+    longest, n_tokens : int
+        Length of the longest rest, and the sum of all lengths.
     """
-    lengths = np.empty(table.n_keys, np.uint32)
-    _cut_lengths(table.tokens, Keys(table), lengths)
-    return lengths
+    return _count_rests(heads.tokens, Keys(heads), n_heads, n_rests)
 
 
-def _cut_lengths(token_t[::1] tokens, Keys keys, uint32_t[::1] lengths):
-    cdef int64_t i, b = 0, end, next_end, before = 0, behind
-    end = start_of(keys.offsets, keys.fixed, 1)
+def _count_rests(token_t[::1] tokens, Keys keys, int64_t[::1] n_heads, int64_t[::1] n_rests):
+    cdef int64_t i, b = 0, end, next, shared = 0, longest = 0, n_tokens = 0
     with nogil:
         for i in range(keys.n):
-            behind = 0
-            next_end = end
-            if i + 1 < keys.n:
-                next_end = start_of(keys.offsets, keys.fixed, i + 2)
-                behind = common(&tokens[0], b, end, next_end)
-            lengths[i] = <uint32_t>min(max(before, behind) + 1, end - b)
-            before = behind
-            b, end = end, next_end
+            next = start_of(keys.offsets, keys.fixed, i + 1)
+            end = end_of(&tokens[0], keys, i, b, next, &shared)
+            n_heads[end - b] += 1
+            if end < next:
+                n_rests[end - b] += 1
+                n_tokens += next - end
+                longest = max(longest, next - end)
+            b = next
+    return longest, n_tokens
+
+
+def list_rests(heads, span_t[::1] spans, uint64_t[::1] last, int64_t[::1] counts):
+    """The lengths of all rests into `spans`; the zeroed words `last` get a bit for the last token
+    of each in the table, and `counts`, unless empty, one less for each token."""
+    _list_rests(heads.tokens, Keys(heads), spans, last, counts)
+
+
+def _list_rests(token_t[::1] tokens, Keys keys, span_t[::1] spans, uint64_t[::1] last,
+                int64_t[::1] counts):
+    cdef int64_t i, j, b = 0, end, next, shared = 0, used = 0
+    with nogil:
+        for i in range(keys.n):
+            next = start_of(keys.offsets, keys.fixed, i + 1)
+            end = end_of(&tokens[0], keys, i, b, next, &shared)
+            if end < next:
+                spans[used] = <span_t>(next - end)
+                used += 1
+                last[(next - 1) >> 6] |= <uint64_t>1 << ((next - 1) & 63)
+                if counts.shape[0]:
+                    for j in range(end, next):
+                        counts[tokens[j]] -= 1
+            b = next
+
+
+def places_of(const uint8_t[::1] array, int value, int64_t[::1] out):
+    """Where a byte stands in an array, as far as there is room; returns how often it was found."""
+    cdef const uint8_t *found
+    cdef const uint8_t *at
+    cdef const uint8_t *end
+    cdef int64_t used = 0
+    if array.shape[0]:
+        at = &array[0]
+        end = at + array.shape[0]
+        with nogil:
+            while used < out.shape[0]:
+                found = <const uint8_t *>memchr(at, value, end - at)
+                if found == NULL:
+                    break
+                out[used] = found - &array[0]
+                used += 1
+                at = found + 1
+    return used
+
+
+def by_number(heads, int64_t[::1] head, int64_t[::1] rest, const uint32_t[::1] links,
+              uint64_t[::1] has, uint32_t[::1] out):
+    """Put what belongs to the rests of keys into the order of the numbers of heads.
+
+    `head` and `rest` say for each length of a head how many heads and rests come before it; they
+    are advanced. The zeroed words `has` get a bit for each head with a rest.
+    """
+    _by_number(heads.tokens, Keys(heads), head, rest, links, has, out)
+
+
+def _by_number(token_t[::1] tokens, Keys keys, int64_t[::1] head, int64_t[::1] rest,
+               const uint32_t[::1] links, uint64_t[::1] has, uint32_t[::1] out):
+    cdef int64_t i, b = 0, end, next, shared = 0, number, used = 0
+    with nogil:
+        for i in range(keys.n):
+            next = start_of(keys.offsets, keys.fixed, i + 1)
+            end = end_of(&tokens[0], keys, i, b, next, &shared)
+            number = head[end - b]
+            head[end - b] += 1
+            if end < next:
+                has[number >> 6] |= <uint64_t>1 << (number & 63)
+                out[rest[end - b]] = links[used]
+                rest[end - b] += 1
+                used += 1
+            b = next
+
+
+def number_rows(const int64_t[::1] offsets, int64_t[::1] numbers, uint32_t[::1] out):
+    """out[i] = ``numbers[n]`` for the next sequence of length n, one after another."""
+    cdef int64_t i, n
+    with nogil:
+        for i in range(out.shape[0]):
+            n = offsets[i + 1] - offsets[i]
+            out[i] = <uint32_t>numbers[n]
+            numbers[n] += 1
+
+
+def put_packed(uint64_t[::1] words, uint32_t width, int64_t first, const int64_t[::1] values):
+    """Write a run of values of a packed array into its zeroed words, from number `first` on."""
+    cdef int64_t i
+    if width == 0:
+        return
+    with nogil:
+        for i in range(values.shape[0]):
+            packed_put(&words[0], width, first + i, <uint64_t>values[i])
 
 
 def sample_rests(table, uint32_t bits, int64_t room):

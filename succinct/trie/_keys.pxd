@@ -26,6 +26,20 @@ cdef inline int64_t common(token_t *tokens, int64_t a, int64_t b, int64_t end) n
 cdef class Keys:
     cdef const int64_t *offsets
     cdef int64_t fixed, n
+    cdef bint cut
     cdef object hold
 
     cdef int64_t before(self, int64_t i) noexcept nogil
+
+
+cdef inline int64_t end_of(token_t *tokens, Keys keys, int64_t i, int64_t b, int64_t end,
+                           int64_t *shared) noexcept nogil:
+    """Where key i ends, which is [b, end): there, or one token behind its last branching.
+
+    `shared` is how many tokens it shares with the key before it, and then with the one behind it.
+    """
+    cdef int64_t before = shared[0]
+    shared[0] = 0
+    if i + 1 < keys.n:
+        shared[0] = common(tokens, b, end, start_of(keys.offsets, keys.fixed, i + 2))
+    return min(b + max(before, shared[0]) + 1, end) if keys.cut else end

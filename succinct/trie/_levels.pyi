@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from succinct.keys import KeyTable
+from succinct.trie._keys import Heads
 
 _I64 = npt.NDArray[np.int64]
 _U16 = npt.NDArray[np.uint16]
@@ -11,7 +12,7 @@ _U32 = npt.NDArray[np.uint32]
 _U64 = npt.NDArray[np.uint64]
 
 def count(
-    table: KeyTable,
+    table: KeyTable | Heads,
     start: int,
     stop: int,
     entries: _I64,
@@ -24,13 +25,12 @@ def count(
 def count_rows(
     table: KeyTable, start: int, stop: int, entries: _I64, low: _U32, high: _U32
 ) -> None: ...
-def count_tokens(table: KeyTable, start: int, stop: int, counts: _I64) -> None: ...
+def count_tokens(table: KeyTable | Heads, start: int, stop: int, counts: _I64) -> None: ...
 def count_code_lengths(
-    table: KeyTable, start: int, stop: int, codes: _U32, lengths: _I64
+    table: KeyTable | Heads, start: int, stop: int, codes: _U32, lengths: _I64
 ) -> None: ...
-def last_tokens(table: KeyTable, start: int, stop: int, last: _I64) -> None: ...
 def fill_steps(
-    table: KeyTable,
+    table: KeyTable | Heads,
     start: int,
     stop: int,
     steps: _I64,
@@ -41,7 +41,9 @@ def fill_steps(
     rows: _I64,
     chunks: _U64,
 ) -> None: ...
-def put_steps(table: KeyTable, steps: _I64, bits: _U64, values: _U64, codes: _U32) -> None: ...
+def put_steps(
+    table: KeyTable | Heads, steps: _I64, bits: _U64, values: _U64, codes: _U32
+) -> None: ...
 def end_steps(table: _I64, bits: _U64, values: _U64) -> None: ...
 def fill_rows(
     table: KeyTable,

@@ -13,7 +13,7 @@ places in each level begin, so that parts can be filled at the same time.
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from succinct.bits.bitvector cimport packed_put
-from succinct.trie._keys cimport Keys, common, start_of, token_t
+from succinct.trie._keys cimport Keys, common, end_of, start_of, token_t
 
 import numpy as np
 
@@ -72,13 +72,15 @@ def count(table, start, stop, int64_t[::1] entries, int64_t[::1] rows, int64_t[:
 def _count(token_t[::1] tokens, Keys table, int64_t start, int64_t stop, int64_t[::1] entries,
            int64_t[::1] rows, int64_t[::1] keys, int64_t[::1] inner, uint32_t[::1] low,
            uint32_t[::1] high):
-    cdef int64_t i, d, end, shared, a = table.before(start)
+    cdef int64_t i, d, end, next, shared, behind, a = table.before(start)
     cdef int64_t b = start_of(table.offsets, table.fixed, start)
     cdef uint32_t token
+    behind = common(&tokens[0], a, b, start_of(table.offsets, table.fixed, start + 1))
     with nogil:
         for i in range(start, stop):
-            end = start_of(table.offsets, table.fixed, i + 1)
-            shared = common(&tokens[0], a, b, end)
+            next = start_of(table.offsets, table.fixed, i + 1)
+            shared = behind
+            end = end_of(&tokens[0], table, i, b, next, &behind)
             if shared == b - a:
                 rows[shared] += 1
                 if i:
@@ -90,7 +92,7 @@ def _count(token_t[::1] tokens, Keys table, int64_t start, int64_t stop, int64_t
                 low[d] = min(low[d], token)
                 high[d] = max(high[d], token + 1)
             keys[end - b - 1] += 1
-            a, b = b, end
+            a, b = b, next
 
 
 def count_rows(table, start, stop, int64_t[::1] entries, uint32_t[::1] low, uint32_t[::1] high):
@@ -121,14 +123,16 @@ def count_tokens(table, start, stop, int64_t[::1] counts):
 
 def _count_tokens(token_t[::1] tokens, Keys table, int64_t start, int64_t stop,
                   int64_t[::1] counts):
-    cdef int64_t i, j, end, a = table.before(start)
-    cdef int64_t b = start_of(table.offsets, table.fixed, start)
+    cdef int64_t i, j, next, shared, behind, b = start_of(table.offsets, table.fixed, start)
+    behind = common(&tokens[0], table.before(start), b,
+                    start_of(table.offsets, table.fixed, start + 1))
     with nogil:
         for i in range(start, stop):
-            end = start_of(table.offsets, table.fixed, i + 1)
-            for j in range(b + common(&tokens[0], a, b, end), end):
+            next = start_of(table.offsets, table.fixed, i + 1)
+            shared = behind
+            for j in range(b + shared, end_of(&tokens[0], table, i, b, next, &behind)):
                 counts[tokens[j]] += 1
-            a, b = b, end
+            b = next
 
 
 def count_code_lengths(table, start, stop, const uint32_t[::1] codes, int64_t[:, ::1] lengths):
@@ -139,32 +143,16 @@ def count_code_lengths(table, start, stop, const uint32_t[::1] codes, int64_t[:,
 
 def _count_code_lengths(token_t[::1] tokens, Keys table, int64_t start, int64_t stop,
                         const uint32_t[::1] codes, int64_t[:, ::1] lengths):
-    cdef int64_t i, d, end, a = table.before(start)
-    cdef int64_t b = start_of(table.offsets, table.fixed, start)
+    cdef int64_t i, d, next, shared, behind, b = start_of(table.offsets, table.fixed, start)
+    behind = common(&tokens[0], table.before(start), b,
+                    start_of(table.offsets, table.fixed, start + 1))
     with nogil:
         for i in range(start, stop):
-            end = start_of(table.offsets, table.fixed, i + 1)
-            for d in range(common(&tokens[0], a, b, end), end - b):
+            next = start_of(table.offsets, table.fixed, i + 1)
+            shared = behind
+            for d in range(shared, end_of(&tokens[0], table, i, b, next, &behind) - b):
                 lengths[d, bit_length(codes[tokens[b + d]])] += 1
-            a, b = b, end
-
-
-def last_tokens(table, start, stop, int64_t[::1] last):
-    """Write the token of the last prefix of each length d + 1 that the keys of a part have to
-    `last[d]`, unless they have none."""
-    _last_tokens(table.tokens, Keys(table), start, stop, last)
-
-
-def _last_tokens(token_t[::1] tokens, Keys keys, int64_t start, int64_t stop, int64_t[::1] last):
-    cdef int64_t i = stop - 1, d = 0, begin, end
-    with nogil:
-        while i >= start and d < last.shape[0]:
-            begin = start_of(keys.offsets, keys.fixed, i)
-            end = start_of(keys.offsets, keys.fixed, i + 1)
-            while d < end - begin:
-                last[d] = tokens[begin + d]
-                d += 1
-            i -= 1
+            b = next
 
 
 # ---- the second pass -----------------------------------------------------------------------------
@@ -225,7 +213,7 @@ def _fill_steps(token_t[::1] tokens, Keys keys, int64_t start, int64_t stop,
     # keys are put into a block by level, and then those of each level are written.
     cdef const step_t *steps = <const step_t *>&table[0, 0]
     cdef const uint32_t *ranks = &codes[0] if codes.shape[0] else NULL
-    cdef int64_t i = start, j, k, d, end, size, low, high, at, count, h, next_h
+    cdef int64_t i = start, j, k, d, end, next, size, low, high, at, count, h, next_h
     cdef int64_t a = keys.before(start), b = start_of(keys.offsets, keys.fixed, start), c
     cdef uint64_t first
     h = common(&tokens[0], a, b, start_of(keys.offsets, keys.fixed, start + 1))
@@ -235,17 +223,20 @@ def _fill_steps(token_t[::1] tokens, Keys keys, int64_t start, int64_t stop,
         while i < stop:
             j, c, size, low, high = i, b, 0, table.shape[0], 0
             while j < stop and size < BLOCK:
-                end = start_of(keys.offsets, keys.fixed, j + 1)
+                next = start_of(keys.offsets, keys.fixed, j + 1)
                 shared[j - i] = h
+                j += 1
+                next_h = 0
+                if j < keys.n:
+                    next_h = common(&tokens[0], c, next,
+                                    start_of(keys.offsets, keys.fixed, j + 1))
+                end = min(next, c + max(h, next_h) + 1) if keys.cut else next
                 places[h] += 1
                 places[end - c] -= 1
                 low, high = min(low, h), max(high, end - c)
                 size += end - c - h
-                j += 1
-                h = 0
-                if j < keys.n:
-                    h = common(&tokens[0], c, end, start_of(keys.offsets, keys.fixed, j + 1))
-                c = end
+                h = next_h
+                c = next
             shared[j - i] = h
             at = count = 0
             for d in range(low, high):
@@ -254,8 +245,9 @@ def _fill_steps(token_t[::1] tokens, Keys keys, int64_t start, int64_t stop,
                 at += count
             places[high] = 0
             for k in range(j - i):
-                end = start_of(keys.offsets, keys.fixed, i + k + 1)
+                next = start_of(keys.offsets, keys.fixed, i + k + 1)
                 h, next_h = shared[k], shared[k + 1]
+                end = min(next, b + max(h, next_h) + 1) if keys.cut else next
                 # What this key adds to an old prefix is its first continuation if that is a key.
                 first = FIRST if h == b - a else 0
                 for d in range(h, end - b - 1):
@@ -266,7 +258,7 @@ def _fill_steps(token_t[::1] tokens, Keys keys, int64_t start, int64_t stop,
                 block[places[d]] = (<uint32_t>tokens[b + d] | first | KEY |
                                     (INNER if next_h == end - b else 0))
                 places[d] += 1
-                a, b = b, end
+                a, b = b, next
             at = 0
             for d in range(low, high):
                 steps_write(steps + d, parts.step + d, &bits[0], &values[0], ranks, &block[at],
@@ -291,13 +283,14 @@ def _put_steps(token_t[::1] tokens, Keys keys, const int64_t[:, ::1] table, uint
                int64_t[::1] rows, uint64_t[:, ::1] more):
     cdef const step_t *steps = <const step_t *>&table[0, 0]
     cdef const step_t *s
-    cdef int64_t i, d, a = 0, b = 0, end, shared
+    cdef int64_t i, d, a = 0, b = 0, end, next, shared, behind = 0
     cdef uint32_t token
     cdef bint first, ended
     with nogil:
         for i in range(keys.n):
-            end = start_of(keys.offsets, keys.fixed, i + 1)
-            shared = common(&tokens[0], a, b, end)
+            next = start_of(keys.offsets, keys.fixed, i + 1)
+            shared = behind
+            end = end_of(&tokens[0], keys, i, b, next, &behind)
             for d in range(shared, end - b):
                 # A prefix that is new, or was a key without continuations so far, gets its first.
                 ended = d == shared and b - a == shared
@@ -314,7 +307,7 @@ def _put_steps(token_t[::1] tokens, Keys keys, const int64_t[:, ::1] table, uint
                 steps_put(steps + d, &bits[0], &values[0], rows[d] - 1, entries[d], first, token,
                           codes[token] if codes.shape[0] else 0, &more[d, 0])
                 entries[d] += 1
-            a, b = b, end
+            a, b = b, next
 
 
 def fill_rows(table, prefixes, const int64_t[:, ::1] dense, uint64_t shift, masks, offsets, entries,

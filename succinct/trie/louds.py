@@ -20,7 +20,7 @@ from succinct.keys.sorting import sort_sequences
 from succinct.trie import _chains, lanes
 from succinct.trie._louds import LoudsCore, is_tree
 from succinct.trie.lanes import LoudsLanes
-from succinct.trie.passes import Passes
+from succinct.trie.passes import Passes, words_of_bits
 
 Tail = bool | Literal["auto"]
 
@@ -348,13 +348,8 @@ def _no_tail() -> tuple[BitVector, PackedArray, PackedArray, BitVector]:
     return none, PackedArray([]), PackedArray([]), none
 
 
-def _words_of_bits(length: int) -> int:
-    """Words of a bit-vector, padded as BitVector wants them."""
-    return 8 * (length // 512 + 1)
-
-
 def _zero_words(length: int) -> npt.NDArray[np.uint64]:
-    return np.zeros(_words_of_bits(length), np.uint64)
+    return np.zeros(words_of_bits(length), np.uint64)
 
 
 def _high_width(largest: int) -> int:
@@ -379,8 +374,8 @@ def _plain_sizes(passes: Passes) -> dict[str, tuple[npt.DTypeLike, int]]:
     params = _plain_params(passes)
     n_nodes = params["n_nodes"]
     return {
-        "topology": (np.uint64, _words_of_bits(2 * n_nodes + 1)),
-        "terminal": (np.uint64, _words_of_bits(n_nodes)),
+        "topology": (np.uint64, words_of_bits(2 * n_nodes + 1)),
+        "terminal": (np.uint64, words_of_bits(n_nodes)),
         "slots": (np.uint16, n_nodes),
         "label_high": (np.uint64, words_for(n_nodes, params["label_high_width"])),
     }

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from succinct._threads import equal_parts, in_threads, parts_of
+from succinct._threads import in_threads, parts_of
 from succinct.keys import KeyTable
 from succinct.trie import _chains, _levels
+from succinct.trie._keys import Heads
 
 #: Tables up to this many times two are not sampled; of larger ones there are about as many keys in
 #: the sample.
@@ -28,16 +29,18 @@ class Passes:
 
     Parameters
     ----------
-    keys : KeyTable
+    keys : KeyTable or Heads
         At least one key.
     threads : int
         With 0, everything is counted and written one by one, in the simplest way: what the
         others must come to.
-    n_parts : int, optional
-        Parts to make, at most; by default some more than threads.
 
     Attributes
     ----------
+    table : KeyTable or Heads
+        What the passes go over.
+    keys : KeyTable
+        The whole keys.
     entries, rows : int64 [parts, max_length]
         New prefixes of each length and those of them that are the first continuations of theirs.
     prefixes : int64 [max_length + 1]
@@ -48,18 +51,16 @@ class Passes:
         The tokens of each step lie in [low, high).
     """
 
-    def __init__(self, keys: KeyTable, threads: int, n_parts: int | None = None) -> None:
-        self.keys, self.threads = keys, threads
+    def __init__(self, keys: KeyTable | Heads, threads: int) -> None:
+        self.table, self.threads = keys, threads
+        self.keys = keys.keys if isinstance(keys, Heads) else keys
         # Arrays of as many numbers as a key is long, for every part, are less than the keys.
         most = len(keys.tokens) // keys.max_length
-        if n_parts is None:
-            self.parts = parts_of(keys.n_keys, max(1, threads), most)
-        else:
-            self.parts = equal_parts(keys.n_keys, max(1, min(n_parts, most)))
+        self.parts = parts_of(keys.n_keys, max(1, threads), most)
         self.entries, self.rows, n_keys, inner = (self._counts(np.int64) for _ in range(4))
         low, high = self._counts(np.uint32), self._counts(np.uint32)
         low[:] = 2**32 - 1
-        if keys.fixed_length is None or not threads:
+        if keys.fixed_length is None or isinstance(keys, Heads) or not threads:
             counts = self.entries, self.rows, n_keys, inner, low, high
             self.each(_levels.count, of_parts=counts)
         else:
@@ -75,25 +76,18 @@ class Passes:
 
     def _counts(self, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """Zeros [parts, max_length]; threads that count do not meet in a cache line."""
-        length = self.keys.max_length
+        length = self.table.max_length
         return np.zeros((len(self.parts), length + 32), dtype)[:, :length]
 
-    def each(
-        self,
-        function: Callable[..., None],
-        *arguments: Any,
-        of_parts: Any = (),
-        among: range | None = None,
-    ) -> None:
-        """Call a compiled function for each part, or some of them, with the rows of arrays that
-        belong to it."""
+    def each(self, function: Callable[..., None], *arguments: Any, of_parts: Any = ()) -> None:
+        """Call a compiled function for each part, with the rows of arrays that belong to it."""
 
         def work(i: int) -> None:
             part = self.parts[i]
             rows = [array[i] for array in of_parts]
-            function(self.keys, part.start, part.stop, *arguments, *rows)
+            function(self.table, part.start, part.stop, *arguments, *rows)
 
-        in_threads(work, among or range(len(self.parts)), max(1, self.threads))
+        in_threads(work, range(len(self.parts)), max(1, self.threads))
 
     def count_tokens(self) -> Counts:
         """How many prefixes end with each token below ``vocab_size``."""
@@ -101,7 +95,7 @@ class Passes:
         # A count for each part, as long as they take no more memory than what is counted.
         if len(self.parts) * vocab_size > self.prefixes.sum():
             counts = np.zeros(vocab_size, np.int64)
-            _levels.count_tokens(self.keys, 0, self.keys.n_keys, counts)
+            _levels.count_tokens(self.table, 0, self.keys.n_keys, counts)
             return counts
         each = np.zeros((len(self.parts), vocab_size), np.int64)
         self.each(_levels.count_tokens, of_parts=[each])
@@ -147,20 +141,18 @@ class Passes:
         values: npt.NDArray[np.uint64],
         codes: npt.NDArray[np.uint32],
         chunks: npt.NDArray[np.uint64],
-        among: range | None = None,
     ) -> None:
-        """Write a step-sliced index, or what some parts have of it, into zeroed words.
+        """Write a step-sliced index into zeroed words.
 
         `chunks`, uint64 [parts, max_length, 2], counts the second and third chunks of codes;
         the rest is as for the function in ``_levels``.
         """
         if self.threads:
             before = _before(self.entries), _before(self.rows), _before(chunks)
-            self.each(_levels.fill_steps, table, bits, values, codes, of_parts=before, among=among)
+            self.each(_levels.fill_steps, table, bits, values, codes, of_parts=before)
         else:
-            _levels.put_steps(self.keys, table, bits, values, codes)
-        if among is None or among.stop == len(self.parts):
-            _levels.end_steps(table, bits, values)
+            _levels.put_steps(self.table, table, bits, values, codes)
+        _levels.end_steps(table, bits, values)
 
     def fill_prefixes(
         self,
@@ -180,6 +172,11 @@ class Passes:
             self.each(_levels.fill_prefixes, *arrays, of_parts=[nodes])
         else:
             _levels.put_prefixes(self.keys, nodes[0], *arrays)
+
+
+def words_of_bits(length: int) -> int:
+    """Words of a bit-vector, padded as BitVector wants them."""
+    return 8 * (length // 512 + 1)
 
 
 def _before(counts: Any) -> Any:
