@@ -10,12 +10,14 @@ synchronise and so on, instead of times.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -63,7 +65,9 @@ class Bench:
         """Whether something more may begin."""
         return self.executor or time.perf_counter() - self._began < _MOST_SECONDS
 
-    def measure(self, call: Callable[[], object], limit_us: float | None = None) -> Row:
+    def measure(
+        self, call: Callable[[], object], limit_us: float | None = None, passes: int = _PASSES
+    ) -> Row:
         """Entries of a row: times of `call`, which need not wait, or its counts."""
         from numba import cuda
 
@@ -74,12 +78,13 @@ class Bench:
             row = {"launches": len(seen.launches), **seen.counters._asdict()}
             return {name: row[name] for name in _COUNTS}
         taken = []
-        for turn in range(_PASSES + 3):
+        unused = min(3, passes - 1)
+        for turn in range(passes + unused):
             cuda.synchronize()
             start = time.perf_counter()
             call()
             cuda.synchronize()
-            if turn >= 3:
+            if turn >= unused:
                 taken.append(1e6 * (time.perf_counter() - start))
         row = {"median_us": statistics.median(taken), "least_us": min(taken)}
         if limit_us is not None:
@@ -266,11 +271,34 @@ def sums(steps: Table) -> Table:
     return table
 
 
+def builds(bench: Bench) -> Table:
+    """ZeroGR: an index that is built on the device, and what its parts are worth."""
+    n_keys, width = (2000, 64) if bench.executor else (10_000_000, 2048)
+    keys = KeyTable.from_rows(np.random.default_rng(4).integers(0, width, (n_keys, 4)))
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    table = Table("builds", "Builds of an index on the device",
+                  {"buffers": "{}", "threads": "{}", **bench.columns})  # fmt: skip
+    table.text = (
+        f"Of {n_keys:,} keys of 4 tokens; 0 buffers stand for an index that is built on the host "
+        "and copied as a whole. The window is from keys that are sorted to an index that is there."
+    )
+    for buffers in (2, 1, 0):
+        for used in sorted({1, threads}):
+            if bench.has_time():
+                transfer = sg.Transfer(buffers, threads=used)
+                row = {"buffers": buffers, "threads": used}
+                build = partial(sg.build_on_device, keys, "fast", transfer=transfer)
+                table.rows.append(row | bench.measure(build, passes=3))
+    return table
+
+
 def tables(bench: Bench) -> Iterator[Table]:
     """Everything that is measured."""
     for measure in (latencies, searches, masking):
         if bench.has_time():
             yield measure(bench)
+    if bench.has_time() and not bench.executor:  # no kernels run, so nothing is to be counted
+        yield builds(bench)
     if bench.has_time():
         yield from filtering(bench)
 

@@ -23,9 +23,10 @@ from bench.baselines.proposals import (
 from bench.catalogs import taxa
 from bench.phases import ablations, engine_phases
 from bench.suite import Options, Plot, Row, Table
-from bench.timing import no_garbage, per_request, percentiles, samples, wall
+from bench.timing import alternating, no_garbage, per_request, percentiles, samples, wall
 from bench.workloads import Grids, Proposer
 from succinct import KeyTable, LoudsTrie, StepMap, beam_search
+from succinct.decode.beam import WORTH_HELP
 
 TITLE = "Proposals"
 INTRO = """
@@ -118,6 +119,7 @@ def tables(options: Options) -> Iterator[Table]:
     yield _heads(bench)
     yield _variants(bench)
     yield _growth(bench)
+    yield _shared_beams(bench)
     yield _recall(bench)
 
 
@@ -456,6 +458,40 @@ def _growth(bench: _Bench) -> Table:
                 row = _measured(peer, grids, Setting(width), max(2, bench.passes // 2))
                 row["us_per_beam"] = row["mean_ms"] * 1e3 / width
                 table.rows.append({"proposals": name, "width": width} | row)
+    return table
+
+
+def _shared_beams(bench: _Bench) -> Table:
+    table = Table(
+        "threads",
+        "One query on one thread and on two, K = B, T = 8",
+        {
+            "width": "{:,}",
+            "index": "{}",
+            "one_ms": "{:,.3f}",
+            "two_ms": "{:,.3f}",
+            "faster": "{:.2f}x",
+        },
+        text="A search for one query shares the beams of its steps among its threads where that "
+        f"is worth it, from {WORTH_HELP:,} beams times proposals on. Medians by the clock, the "
+        "two in turns. What is read, selected and traced between the steps stays on one thread.",
+    )
+    widths = (5, 80) if bench.quick else (1000, 2000, 4096)
+    widest = max(widths)
+    wide = bench.proposer.grids(max(4, bench.queries // 4), 8, widest, widest // 16, seed=5)
+    for width in widths:
+        grids, setting = wide.best(width), Setting(width)
+        for ours in bench.ours:
+            pair = [Ours(ours.name, ours.index, threads) for threads in (1, 2)]
+            taken: list[list[float]] = [[], []]
+            for grid in grids:
+                calls = {one.threads: partial(one.search, *grid, setting) for one in pair}
+                medians = alternating(calls, bench.passes, clock=wall)
+                for threads, each in zip((1, 2), taken, strict=True):
+                    each.append(medians[threads] * 1e3)
+            one_ms, two_ms = map(float, map(np.median, taken))
+            row: Row = {"width": width, "index": ours.name, "one_ms": one_ms, "two_ms": two_ms}
+            table.rows.append(row | {"faster": one_ms / two_ms})
     return table
 
 

@@ -31,6 +31,11 @@ def parts_of(n: int, threads: int, most: int | None = None) -> list[slice]:
     """Consecutive parts of n things, at most `most`, and more than threads: things differ in
     cost."""
     n_parts = 1 if threads == 1 else max(1, min(n if most is None else most, 4 * threads))
+    return equal_parts(n, n_parts)
+
+
+def equal_parts(n: int, n_parts: int) -> list[slice]:
+    """Consecutive parts of n things, of equal size or almost."""
     bounds = [n * i // n_parts for i in range(n_parts + 1)]
     return [slice(*pair) for pair in itertools.pairwise(bounds)]
 

@@ -6,9 +6,9 @@ RuntimeError that says what is missing and which call of ``succinct`` does the s
 back silently: the caller chooses where the work is done.
 
 Arrays of the host are checked, copied to the device, and their answers copied back. Arrays that
-are on the device (with ``__cuda_array_interface__``, as those of CuPy, torch and numba have) are
-taken as they are, on the caller's stream, and answers stay there; their contents are not checked,
-and no kernel reads outside its arrays whatever they hold.
+are on the device (with ``__cuda_array_interface__``, as those of CuPy, torch and numba have, or
+with DLPack alone) are taken as they are, on the caller's stream, and answers stay there; their
+contents are not checked, and no kernel reads outside its arrays whatever they hold.
 
 What is here has been run by the executor and compiled for devices, and not been measured on one.
 
@@ -29,11 +29,14 @@ array([[-inf, -1.5, -inf, -1.5],
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from math import inf
 from typing import Any, SupportsIndex
 
+from succinct import KeyTable
 from succinct.decode.result import BeamResult
+from succinct.maps.stepmap import Representation
 from succinct_gpu._decoder import BeamDecoder
 from succinct_gpu._device import require
 from succinct_gpu._searcher import Searcher
@@ -46,6 +49,7 @@ __all__ = [
     "Transfer",
     "Workspace",
     "beam_search",
+    "build_on_device",
     "calibrate",
     "candidates",
     "capture_step",
@@ -137,31 +141,112 @@ def to_device(
     from succinct.index import Index
     from succinct_gpu import _bits, _index
 
-    if memory not in ("device", "managed"):
-        raise ValueError(f'memory: expected "device" or "managed", got {memory!r}')
-    from numba import cuda
-
-    if device is not None and device != int(cuda.get_current_device().id):
-        n = len(cuda.list_devices())
-        if not 0 <= device < n:
-            raise ValueError(
-                f"device: expected one of the {n} that there are, 0 to {n - 1}, got {device}; on "
-                "the CPU an index needs no copy"
-            )
-        with cuda.gpus[device]:
-            return to_device(index, stream=stream, memory=memory, transfer=transfer)
+    _check_memory(memory)
     used = stream if stream is not None else 0
-    if isinstance(index, BitVector):
-        return _bits.DeviceBitVector(index, used)
-    if isinstance(index, PackedArray):
-        return _bits.DevicePackedArray(index, used)
-    if isinstance(index, EliasFano):
-        return _bits.DeviceEliasFano(index, used)
-    if isinstance(index, Index):
-        return _index.DeviceIndex(index, used, memory, transfer)
+    with _current(device):
+        if isinstance(index, BitVector):
+            return _bits.DeviceBitVector(index, used)
+        if isinstance(index, PackedArray):
+            return _bits.DevicePackedArray(index, used)
+        if isinstance(index, EliasFano):
+            return _bits.DeviceEliasFano(index, used)
+        if isinstance(index, Index):
+            return _index.DeviceIndex(index, used, memory, transfer)
     raise TypeError(
         f"index: expected an index or a bit structure of succinct, got {type(index).__name__}"
     )
+
+
+def _check_memory(memory: Any) -> None:
+    if memory not in ("device", "managed"):
+        raise ValueError(f'memory: expected "device" or "managed", got {memory!r}')
+
+
+def _current(device: int | None) -> Any:
+    """Makes a device the current one while it is entered."""
+    from numba import cuda
+
+    if device is None or device == int(cuda.get_current_device().id):
+        return contextlib.nullcontext()
+    n = len(cuda.list_devices())
+    if not 0 <= device < n:
+        raise ValueError(
+            f"device: expected one of the {n} that there are, 0 to {n - 1}, got {device}; on "
+            "the CPU an index needs no copy"
+        )
+    return cuda.gpus[device]
+
+
+def build_on_device(
+    keys: KeyTable,
+    layout: Representation | Sequence[Representation] = "small",
+    *,
+    device: int | None = None,
+    stream: Any = None,
+    memory: str = "device",
+    transfer: Transfer | None = None,
+) -> Any:
+    """Build a `StepMap` on the device, without a copy of it on the host.
+
+    The keys are counted, which says where every part of the index lies; then threads fill one
+    pinned buffer with what the next keys add to every step while the other one is sent to its
+    places (the streaming of ZeroGR, arXiv:2607.07723).
+
+    Parameters
+    ----------
+    keys : KeyTable
+        At least one key.
+    layout : str or sequence of str
+        As for `succinct.StepMap.build`.
+    device, stream, memory
+        As for `to_device`.
+    transfer : Transfer, optional
+        Size of the buffers, threads that fill them, and the rate of the copies, so that what the
+        machine serves meanwhile is not disturbed. With one buffer nothing overlaps; with none the
+        index is built on the host and copied as a whole, for comparison.
+
+    Returns
+    -------
+    object
+        As of `to_device`, byte for byte that of ``StepMap.build(keys, layout, tail=False)``.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no device.
+    MemoryError
+        If it has too little memory left.
+    TypeError, ValueError
+        As `succinct.StepMap.build`, and if there is no such device or kind of memory.
+
+    Notes
+    -----
+    O(tokens): two passes over the keys to count and one to fill, and two more for each of codes by
+    frequency and codes of rows. The host holds the buffers, and the rank and select directory of
+    the bit-vectors, which is 8 % of these; a buffer becomes larger only where a single key of every
+    so many would not fit it. There are no tails: for these, build on the host and use `to_device`.
+
+    What needs the index on the host brings it there once, as `to_host` does: the "ppt" variant,
+    `calibrate`, `filter_step` with beams of the host, and `BeamDecoder`.
+
+    Examples
+    --------
+    >>> from succinct import KeyTable
+    >>> from succinct_gpu import simt
+    >>> keys = KeyTable.from_sequences([(1,), (1, 2), (3, 2)])
+    >>> with simt.session():  # leave this out where there is a device
+    ...     on_device = build_on_device(keys, transfer=Transfer(threads=2))
+    ...     copied_back = to_host(on_device)
+    >>> on_device.n_keys, copied_back.key(2)
+    (3, (3, 2))
+    """
+    require("build_on_device", "succinct.StepMap.build does the same")
+    from succinct_gpu import _build
+
+    _check_memory(memory)
+    with _current(device):
+        used = stream if stream is not None else 0
+        return _build.build(keys, layout, used, memory, transfer)
 
 
 def to_host(index: Any) -> Any:
@@ -169,7 +254,8 @@ def to_host(index: Any) -> Any:
 
     Parameters
     ----------
-    index : what `to_device` gave
+    index : what `to_device` or `build_on_device` gave
+        An index that was built on the device is copied from there; the copy is kept.
 
     Examples
     --------
@@ -208,7 +294,9 @@ def constrain(
     states : uint64 array [R]
         On the device, or integers of the host.
     allowed, requests : optional
-        Eligible keys and the request of each row, on the host, as for `succinct.constrain`.
+        Eligible keys and the request of each row, as for `succinct.constrain`. The keys may be a
+        `BitVector` or arrays of bools or packed words on the device; the latter are put under rank
+        by four launches and take new memory at every call.
     stream : numba.cuda stream, optional
 
     Returns
@@ -255,7 +343,7 @@ def candidates(
     index : index on the device
     states : uint64 array [R]
     width, normalize, allowed, requests : optional
-        As for `succinct.candidates`; the bitmaps and requests on the host.
+        As for `succinct.candidates`; `allowed` may be on the device as for `constrain`.
     stream : numba.cuda stream, optional
 
     Returns
@@ -439,21 +527,24 @@ def capture_step(
     """
     require("capture_step", "there are no launches to save: use succinct.filter_step")
     from succinct_gpu._device import is_device_array
+    from succinct_gpu._dlpack import taken
     from succinct_gpu._filter_step import prepare
     from succinct_gpu._graphs import Captured
 
     _on_device(index)
+    used = options.pop("stream", None)
+    used = 0 if used is None else used
+    hidden = taken(hidden, "hidden", used)
     if not is_device_array(hidden):
         raise ValueError("hidden: expected an array on the device, to be read again and again")
     given = dict.fromkeys(("token_offset", "allowed", "plan", "step", "workspace"))
-    unknown = sorted(set(options) - {*given, "stream"})
+    unknown = sorted(set(options) - {*given})
     if unknown:
         raise TypeError(f"capture_step: expected the options of filter_step, got {unknown[0]}")
-    stream = options.pop("stream", None)
     return Captured(
         prepare(
             hidden, weight, index, states, beam_scores, beam_width, projection, normalize,
-            stream=stream if stream is not None else 0, **(given | options),
+            stream=used, **(given | options),
         )
     )  # fmt: skip
 
@@ -608,7 +699,7 @@ def beam_search(
     beam_width, max_results, length_penalty, min_token_logprob, min_logprob, duplicates
         As for `succinct.beam_search`; widths and results up to 4,096.
     allowed : BitVector or array, or one for each query, optional
-        As for `succinct.beam_search`, or a `BitVector` on the device.
+        As for `succinct.beam_search`, or on the device as for `constrain`.
     variant : {"binary", "probe", "linear", "two_pointer", "per_child", "ppt"}
     selection : {"radix", "merge"}
         See `Searcher`; results do not depend on them.

@@ -27,6 +27,7 @@ from succinct.bits.lanes import (
 )
 from succinct_gpu._compile import kernel_for
 from succinct_gpu._device import as_device_array, is_device_array, upload, upload_tuple
+from succinct_gpu._dlpack import taken
 
 _FULL = 0xFFFFFFFF
 _BLOCK = 256
@@ -157,6 +158,7 @@ class _OnDevice:
         query_dtype: DTypeLike = np.int64,
     ) -> Any:
         """Answers of a kernel: on the device for queries there, otherwise on the host."""
+        x = taken(x, "queries", stream)
         if is_device_array(x):
             queries = as_device_array(x, "queries", query_dtype, 1)
             out = cuda.device_array(queries.shape, dtype, stream=stream)

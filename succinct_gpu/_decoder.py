@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from succinct.decode import decoder as on_host
 from succinct.decode._engine import Found
 from succinct.decode.eligibility import Allowed
-from succinct_gpu._device import is_device_array, require, upload_tuple
+from succinct_gpu._device import described, is_device_array, require, upload, upload_tuple
+from succinct_gpu._dlpack import taken
 from succinct_gpu._proposals import sort_proposals
 from succinct_gpu._slot import allocate, start
 
@@ -103,6 +104,7 @@ class BeamDecoder(on_host.BeamDecoder):
         self._bits = upload_tuple(self._allowed, self._stream)
         self._places = 0
         self._slot: Any = None
+        self._proposals: Any = None
         self._blocks: dict[tuple[str, Any], dict[int, int]] = {}
 
     def step(
@@ -119,30 +121,38 @@ class BeamDecoder(on_host.BeamDecoder):
         Parameters
         ----------
         logprobs : array [rows, V] or [rows, K]
-            Of the host; or without `token_ids` on the device.
         token_ids : array_like of int, shape [rows, K], optional
+            On the device both or neither, and up to 4,096 for each row then.
         hidden, weight, **options
-            As for `succinct_gpu.filter_step`, which scores the valid tokens of the rows.
+            As for `succinct_gpu.filter_step`, which scores the valid tokens of the rows; `hidden`
+            [rows, H] and `weight` may be on the device. The scores pass through the host.
 
         Returns
         -------
         parents : int64 array [new rows]
         tokens : uint32 array [new rows]
-            On the device if `logprobs` is.
+            On the device if `logprobs` or `hidden` are.
         """
+        logprobs, token_ids, hidden, weight = (
+            taken(array, name, self._stream)
+            for name, array in (
+                ("logprobs", logprobs),
+                ("token_ids", token_ids),
+                ("hidden", hidden),
+                ("weight", weight),
+            )
+        )
         parents, tokens = super().step(
             logprobs, token_ids=token_ids, hidden=hidden, weight=weight, **options
         )
-        if is_device_array(logprobs):
-            from succinct_gpu._device import upload
-
+        if is_device_array(logprobs) or is_device_array(hidden):
             return upload(parents, self._stream), upload(tokens, self._stream)
         return parents, tokens
 
     def _laid_out(self, logprobs: Any, token_ids: Any, width: int) -> tuple[bool, Any]:
         """Whether rows have a log-probability for every token, and proposals, checked."""
-        if token_ids is not None and is_device_array(token_ids):
-            raise TypeError("token_ids: expected an array of the host, got one of the device")
+        if token_ids is not None and is_device_array(token_ids) != is_device_array(logprobs):
+            raise TypeError("token_ids, logprobs: expected both on the host or both on the device")
         if not is_device_array(logprobs):
             if token_ids is None:
                 with self._read(logprobs, None, width) as (_, proposals, _):
@@ -152,11 +162,9 @@ class BeamDecoder(on_host.BeamDecoder):
             found = sort_proposals(ids, values, np.float32(-inf), "error")
             return False, tuple(part[0] for part in found)
         if token_ids is not None:
-            raise TypeError("logprobs: expected an array of the host, as token_ids are")
-        from numba import cuda
-
+            return False, self._sorted(token_ids, logprobs)
         rows = len(self.states)
-        values = cuda.as_cuda_array(logprobs)
+        values = described(logprobs, "logprobs")
         if np.dtype(values.dtype) not in (np.float32, np.float16):
             raise TypeError(f"logprobs: expected float32 or float16, got {values.dtype}")
         if values.ndim != 2 or len(values) != rows:
@@ -176,17 +184,59 @@ class BeamDecoder(on_host.BeamDecoder):
             )
         return True, (np.zeros((1, 1), np.uint32), values, np.full(rows, n, np.int64))
 
+    def _sorted(self, token_ids: Any, logprobs: Any) -> tuple[Any, Any, Any]:
+        """Proposals of the device, sorted and sifted there, and how many each row has."""
+        from numba import cuda
+
+        from succinct_gpu import _prepare
+        from succinct_gpu._compile import kernel_for
+        from succinct_gpu._searcher import _read_proposals
+
+        rows, stream = len(self.states), self._stream
+        ids, values = (array[0] for array in _read_proposals(token_ids, logprobs, stream))
+        if len(ids) != rows:
+            raise ValueError(
+                f"token_ids: expected shape [{rows}, K], a row for each live row, "
+                f"got {tuple(ids.shape)}"
+            )
+        n = int(ids.shape[1])
+        if n > _prepare.MOST:
+            raise ValueError(
+                f"token_ids: expected at most {_prepare.MOST} proposals a row in arrays of the "
+                f"device, got {n}; succinct.BeamDecoder takes more"
+            )
+        if self._proposals is None or self._proposals[0].shape[1] != n:
+            shape = self.batch * self._width, n
+            self._proposals = (
+                *(cuda.device_array(shape, dtype) for dtype in (np.uint32, np.float32)),
+                cuda.device_array(shape[0], np.int64),
+                cuda.device_array(1, np.int64),
+            )
+        *found, first_repeat = self._proposals
+        found = [part[:rows] for part in found]
+        first_repeat.copy_to_device(np.array([rows]), stream=stream)
+        if rows:
+            kernel_for(_prepare.sort_proposals)[rows, _prepare.BLOCK, stream](
+                ids, values, np.float32(-inf), *found, first_repeat
+            )
+        repeated = int(first_repeat.copy_to_host(stream=stream)[0])
+        if repeated < rows:
+            raise ValueError(f"token_ids[{repeated}]: a token appears twice")
+        return found[0], found[1], found[2]
+
     def _project(
         self, hidden: ArrayLike, weight: ArrayLike, options: Mapping[str, Any]
     ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
         """The valid tokens of the rows and their log-probabilities, padded with -inf."""
         import succinct_gpu
+        from succinct_gpu._filter_step import as_on_host
 
         rows = len(self.states)
-        vectors = np.asarray(hidden)
+        vectors = described(hidden, "hidden") if is_device_array(hidden) else np.asarray(hidden)
         if vectors.ndim != 2 or len(vectors) != rows:
             raise ValueError(
-                f"hidden: expected {rows} rows, one for each live row, got shape {vectors.shape}"
+                f"hidden: expected {rows} rows, one for each live row, "
+                f"got shape {tuple(vectors.shape)}"
             )
         for name in options:
             if name not in ("projection", "normalize", "token_offset", "plan"):
@@ -197,17 +247,23 @@ class BeamDecoder(on_host.BeamDecoder):
         if (self._eligible != self._eligible[0]).any() or self._eligible[0] > 0:
             of = np.repeat(np.arange(self.batch), np.diff(self.offsets))
             allowed = [allowed[request] for request in of]
-        found = succinct_gpu.filter_step(
-            vectors[:, None],
+        beams: list[Any] = [self.states[:, None], np.zeros((rows, 1), np.float32)]
+        if is_device_array(hidden):
+            beams = [upload(array, self._stream) for array in beams]
+        found: Any = succinct_gpu.filter_step(
+            vectors.reshape(rows, 1, vectors.shape[1]),
             weight,
             self._device,
-            self.states[:, None],
-            np.zeros((rows, 1), np.float32),
+            beams[0],
+            beams[1],
             width,
             allowed=allowed,
             step=self.n_steps,
+            stream=self._stream,
             **options,
         )
+        if is_device_array(hidden):
+            found = as_on_host(found, rows, self._stream)
         _, logprobs, tokens, _ = found.padded(width)
         return tokens, logprobs
 

@@ -66,15 +66,13 @@ def is_device_array(x: Any) -> bool:
     return hasattr(x, "__cuda_array_interface__")
 
 
-def as_device_array(x: Any, name: str, dtype: DTypeLike, ndim: int) -> Any:
-    """The array that an object on the device describes, checked, without a copy.
+def described(x: Any, name: str) -> Any:
+    """The array that an object on the device describes, without a copy.
 
     Raises
     ------
-    TypeError
-        If the dtype is another.
     ValueError
-        If the number of axes is another, rows have gaps, or the memory is another device's.
+        If the memory is another device's.
     """
     from numba import cuda
 
@@ -86,6 +84,20 @@ def as_device_array(x: Any, name: str, dtype: DTypeLike, ndim: int) -> Any:
             f"current one ({error}); copy it there, or make its device the current one; on the CPU "
             "the function of succinct takes a copy on the host"
         ) from error
+    return array
+
+
+def as_device_array(x: Any, name: str, dtype: DTypeLike, ndim: int) -> Any:
+    """The array that an object on the device describes, checked, without a copy.
+
+    Raises
+    ------
+    TypeError
+        If the dtype is another.
+    ValueError
+        If the number of axes is another, rows have gaps, or the memory is another device's.
+    """
+    array = described(x, name)
     if array.dtype != np.dtype(dtype):
         raise TypeError(f"{name}: expected {np.dtype(dtype)} on the device, got {array.dtype}")
     if array.ndim != ndim:

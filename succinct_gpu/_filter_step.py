@@ -16,6 +16,7 @@ from succinct.index import DEAD
 from succinct_gpu import _filtering, _masking, _products, _selecting
 from succinct_gpu._compile import kernel_for
 from succinct_gpu._device import as_device_array, is_device_array, upload, upload_tuple
+from succinct_gpu._dlpack import taken
 from succinct_gpu._workspace import Workspace
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def filter_step(
         token_offset, allowed, plan, step, stream, workspace,
     )  # fmt: skip
     prepared.launch()
-    return prepared.step if is_device_array(hidden) else prepared.on_host()
+    return prepared.on_host() if prepared.of_host else prepared.step
 
 
 def prepare(
@@ -111,13 +112,19 @@ def prepare(
 ) -> Prepared:
     """Check everything and put it on the device; nothing has been started."""
     check_options(projection, normalize)
+    hidden, weight, states, beam_scores, allowed = (
+        taken(array, name, stream)
+        for name, array in (
+            ("hidden", hidden), ("weight", weight), ("states", states),
+            ("beam_scores", beam_scores), ("allowed", allowed),
+        )
+    )  # fmt: skip
     there = [is_device_array(array) for array in (hidden, states, beam_scores)]
     if any(there) and not all(there):
         raise ValueError(
             "hidden, states, beam_scores: expected all of them on the host or all on the device, "
             f"got {', '.join('device' if one else 'host' for one in there)}"
         )
-    host = index.to_host()
     width = _args.at_least_one("beam_width", beam_width)
     matrix: Any = weight
     stand_in: Any = weight
@@ -133,7 +140,7 @@ def prepare(
         ]
         # All other checks, on a batch without beams.
         none = np.empty((0, *vectors.shape[1:]), vectors.dtype)
-        job = Job(none, stand_in, host, np.empty(none.shape[:2], np.uint64),
+        job = Job(none, stand_in, index._facts, np.empty(none.shape[:2], np.uint64),
                   np.empty(none.shape[:2], np.float32), token_offset)  # fmt: skip
         for name, array in zip(("states", "beam_scores"), places, strict=True):
             if array.shape != vectors.shape[:2]:
@@ -148,7 +155,7 @@ def prepare(
             )
         degrees = None
     else:
-        job = Job(hidden, stand_in, host, states, beam_scores, token_offset)
+        job = Job(hidden, stand_in, index.to_host(), states, beam_scores, token_offset)
         vectors = upload(job.hidden.reshape(*job.shape, job.hidden.shape[1]), stream)
         given = np.full(job.shape, DEAD).reshape(-1)
         given[job.live] = job.states
@@ -168,9 +175,19 @@ def prepare(
     job.normalize, job.n_requests = normalize, n_requests
     return Prepared(
         index, job, vectors, matrix, places[0], places[1], degrees, width,
-        read_choice(plan, step, job, projection), read_allowed(allowed, host.n_keys, n_requests),
-        step, stream, workspace or Workspace(),
+        read_choice(plan, step, job, projection),
+        _read_allowed(allowed, index.n_keys, n_requests, stream), step, stream,
+        workspace or Workspace(),
     )  # fmt: skip
+
+
+def _read_allowed(allowed: Any, n_keys: int, n_requests: int, stream: Any) -> Any:
+    from succinct_gpu import _eligible
+
+    if _eligible.on_device(allowed):
+        return _eligible.read_there(allowed, n_keys, n_requests, stream)
+    lanes, offsets = read_allowed(allowed, n_keys, n_requests)
+    return (upload_tuple(lanes, stream) if (offsets >= 0).any() else lanes), offsets
 
 
 def _floats(array: Any, name: str, ndim: int) -> Any:
@@ -201,6 +218,7 @@ class Prepared:
         workspace: Workspace,
     ) -> None:
         self.index, self.stream, self.normalize = index, stream, job.normalize
+        self.of_host = degrees is not None
         self.products = _products.library(workspace.products)
         self.shape = n_requests, n_beams = hidden.shape[:2]
         n_rows = n_requests * n_beams
@@ -285,7 +303,7 @@ class Prepared:
         )
         self.every_key = index._eligible(None, None, n_rows, stream)
         if self.restricted:
-            self.allowed = upload_tuple(allowed[0], stream)
+            self.allowed = allowed[0]
             self.allowed_at = upload(allowed[1], stream)
 
     @property
@@ -299,7 +317,7 @@ class Prepared:
 
     def _decide(self, choice: Choice | None, step: Any, everywhere: tuple[int, int]) -> Choice:
         if choice is None:
-            dense = step is not None and self.index.to_host().density(step) >= _DENSE
+            dense = step is not None and self.index.density(step) >= _DENSE
             return Choice(projection="band" if dense else "selective")
         if choice.mapping == "mask":
             # Bits say nothing of keys that are not eligible, or of tokens outside of the head.
@@ -408,27 +426,32 @@ class Prepared:
         )
 
     def on_host(self) -> FilterStep:
-        """Wait for the answer, and copy it to the host.
+        """Wait for the answer, and copy it to the host; see `as_on_host`."""
+        return as_on_host(self.step, self.shape[0], self.stream)
 
-        Raises
-        ------
-        ValueError
-            If something was wrong with a request.
-        """
-        found = [part.copy_to_host(stream=self.stream) for part in self.step]
-        if self.stream:
-            self.stream.synchronize()
-        states, scores, tokens, parents, counts, status = found
-        if self.shape[0] == 0:
-            counts = status = np.empty(0, np.int64)
-        if status.any():
-            request = int(status.argmax())
-            raise ValueError(f"hidden[{request}]: {_PROBLEMS[int(status[request])]}")
-        offsets = np.zeros(len(counts) + 1, np.int64)
-        np.cumsum(counts, out=offsets[1:])
-        valid = np.arange(self.width) < counts[:, None]
-        parts = (array[valid] for array in (scores, tokens, parents, states))
-        return FilterStep(offsets, *parts)
+
+def as_on_host(step: DeviceStep, n_requests: int, stream: Any) -> FilterStep:
+    """Wait for an answer, and copy it to the host.
+
+    Raises
+    ------
+    ValueError
+        If something was wrong with a request.
+    """
+    found = [part.copy_to_host(stream=stream) for part in step]
+    if stream:
+        stream.synchronize()
+    states, scores, tokens, parents, counts, status = found
+    if n_requests == 0:
+        counts = status = np.empty(0, np.int64)
+    if status.any():
+        request = int(status.argmax())
+        raise ValueError(f"hidden[{request}]: {_PROBLEMS[int(status[request])]}")
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    valid = np.arange(scores.shape[1]) < counts[:, None]
+    parts = (array[valid] for array in (scores, tokens, parents, states))
+    return FilterStep(offsets, *parts)
 
 
 def _blocks(n: int, block: int) -> int:
@@ -444,12 +467,12 @@ def _workers() -> int:
 
 def _range(index: DeviceIndex, step: SupportsIndex | None) -> tuple[int, int]:
     """The tokens [low, high) of a step, or of all."""
-    host = index.to_host()
-    if host.max_length == 0:
+    if index.max_length == 0:
         return 0, 0
     if step is not None:
-        return host.token_range(step.__index__())
-    ranges = [host.token_range(one) for one in range(host.max_length)]
+        low, high = index.token_range(step.__index__())
+        return low, high
+    ranges = [index.token_range(one) for one in range(index.max_length)]
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 

@@ -12,6 +12,7 @@ from succinct.decode.masking import (
     PaddedCandidates,
     check_width,
     read_candidate_options,
+    read_requests,
     read_row_allowed,
 )
 from succinct.index import Index
@@ -19,6 +20,7 @@ from succinct.maps.layout import COLUMN
 from succinct_gpu import _masking
 from succinct_gpu._compile import kernel_for
 from succinct_gpu._device import as_device_array, is_device_array, nbytes_of, upload, upload_tuple
+from succinct_gpu._dlpack import taken
 from succinct_gpu._transfer import Transfer, Uploader
 
 # Bits of -inf, and of all but the sign, for the floats that kernels take.
@@ -26,6 +28,10 @@ _FLOATS = {
     np.dtype(np.float32): (np.uint32, np.uint32(0xFF800000), np.uint32(0x7FFFFFFF)),
     np.dtype(np.float16): (np.uint16, np.uint16(0xFC00), np.uint16(0x7FFF)),
 }
+# What an index on the device answers as that of the host does.
+_FACTS = (
+    "n_keys", "n_states", "max_length", "vocab_size", "nbytes", "root", "token_range", "density",
+)  # fmt: skip
 # Tokens, scores, states, and whether there is one.
 _PARTS = (np.uint32, np.float32, np.uint64, np.bool_)
 
@@ -46,54 +52,54 @@ class DeviceIndex:
     def __init__(
         self, index: Index, stream: Any, memory: str = "device", transfer: Transfer | None = None
     ) -> None:
-        from numba import cuda
-
-        self._host = index
+        self._host: Index | None = index
         host: Any = index
-        self.lanes: Any = host.lanes
         arrays = host.lane_arrays()
-        self.device = int(cuda.get_current_device().id)
-        needed, free = nbytes_of(arrays), cuda.current_context().get_memory_info()[0]
-        if memory == "device" and needed > free:
-            raise MemoryError(
-                f"the index takes {needed} bytes and the device has {free} free; give memory back, "
-                'take memory="managed", or search on the CPU: succinct.beam_search takes the index '
-                "as it is"
-            )
-        self._host_arrays = arrays
-        self._every_key: Any = None
-        self._searchers: dict[Any, Any] = {}
+        check_room(nbytes_of(arrays), memory)
         uploader = Uploader(transfer or Transfer(), memory, stream)
-        self.arrays = upload_tuple(arrays, stream, uploader)
+        self._hold(index, host.lanes, arrays, upload_tuple(arrays, stream, uploader))
         uploader.finish()
 
+    def _hold(self, facts: Index, lanes: Any, host_arrays: Any, arrays: Any) -> None:
+        """Keep what is known on the host (`facts` is asked for no navigation), and the arrays."""
+        from numba import cuda
+
+        self._facts, self._host_arrays = facts, host_arrays
+        self.lanes: Any = lanes
+        self.arrays = arrays
+        self.device = int(cuda.get_current_device().id)
+        self._every_key: Any = None
+        self._searchers: dict[Any, Any] = {}
+
     def __getattr__(self, name: str) -> Any:
-        if name in ("n_keys", "n_states", "max_length", "vocab_size", "nbytes", "root"):
-            return getattr(self._host, name)
+        if name in _FACTS:
+            return getattr(self._facts, name)
         raise AttributeError(f"an index on the device has no attribute {name!r}")
 
     def to_host(self) -> Index:
         """The index of the host that this one is a copy of."""
+        assert self._host is not None
         return self._host
 
     @property
     def _limits(self) -> tuple[np.uint64, np.uint64, np.uint64]:
         """Kernels take states that are neither below the first nor in [second, third) for DEAD."""
-        if isinstance(self._host, LoudsTrie):  # whose navigation bounds them itself
+        facts = self._facts
+        if isinstance(facts, LoudsTrie):  # whose navigation bounds them itself
             limits = 2**64 - 1, 0, 0
-        elif isinstance(self._host, StepMap) and self._host.has_tail:
+        elif isinstance(facts, StepMap) and facts.has_tail:
             table, tails, shift = (
                 getattr(self._host_arrays, n) for n in ("table", "tails", "shift")
             )
             heads = table[-1, COLUMN["start"]] + table[-1, COLUMN["entries"]]
             limits = int(heads), 1 << shift, int(tails[0, COLUMN["entries"]]) + 2 << shift
         else:
-            limits = int(self._host.n_states), 0, 0
+            limits = int(facts.n_states), 0, 0
         return tuple(map(np.uint64, limits))  # type: ignore[return-value]
 
     def _known_tokens(self) -> tuple[Any, Any]:
         """Tokens that keys have at each place, ascending, and where those of each place begin."""
-        host: Any = self._host
+        host: Any = self.to_host()
         tokens, starts, states = [], [0], np.array([host.root], np.uint64)
         while states.size:
             _, found, states = host.children(states)
@@ -103,25 +109,44 @@ class DeviceIndex:
 
     def _states(self, states: Any, stream: Any) -> Any:
         """States on the device; those of the host are checked first."""
+        states = taken(states, "states", stream)
         if is_device_array(states):
             return as_device_array(states, "states", np.uint64, 1)
         given = _args.values64(states, "states")
         if given.ndim != 1:
             raise ValueError(f"states: expected one axis, got shape {given.shape}")
-        self._host.is_terminal(given)  # raises for what is no state
-        return upload(given, stream)
+        return upload(self._facts._states(given), stream)
 
     def _eligible(
         self, allowed: Any, requests: Any, n_rows: int, stream: Any
     ) -> tuple[Any, tuple[Any, Any]]:
         """The choice of `is_wanted`, and the bitmaps that it is given."""
-        read = read_row_allowed(allowed, requests, self._host.n_keys, n_rows)
+        from succinct_gpu import _eligible
+
+        allowed = taken(allowed, "allowed", stream)
+        if _eligible.on_device(allowed):
+            arrays, offsets = self._eligible_there(allowed, requests, n_rows, stream)
+            return (), (arrays, upload(offsets, stream))
+        read = read_row_allowed(allowed, requests, self.n_keys, n_rows)
         if read is None or (read[1] < 0).all():
             if self._every_key is None:
                 none = read_allowed(None, 0, 1)
                 self._every_key = upload_tuple(none[0], stream), upload(none[1], stream)
             return (("is_wanted", _masking.every_key),), self._every_key
         return (), (upload_tuple(read[0], stream), upload(read[1], stream))
+
+    def _eligible_there(
+        self, allowed: Any, requests: Any, n_rows: int, stream: Any
+    ) -> tuple[Any, NDArray[np.int64]]:
+        """Bitmaps of the device, and where those of each row's request begin."""
+        from succinct_gpu import _eligible
+
+        if requests is None:
+            return _eligible.read_there(allowed, self.n_keys, n_rows, stream)
+        many = getattr(allowed, "__cuda_array_interface__", {"shape": ()})["shape"]
+        numbers = read_requests(requests, len(many) == 2, many[0] if many else 0, n_rows)
+        arrays, offsets = _eligible.read_there(allowed, self.n_keys, many[0], stream)
+        return arrays, offsets[numbers]
 
     def allowed_mask(
         self, states: Any, stream: Any = 0, *, allowed: Any = None, requests: Any = None
@@ -144,8 +169,9 @@ class DeviceIndex:
         """
         from numba import cuda
 
+        states = taken(states, "states", stream)
         on_device = self._states(states, stream)
-        rows = len(states)
+        rows = len(on_device)
         choices, eligible = self._eligible(allowed, requests, rows, stream)
         shape = (rows, max(1, -(-self.vocab_size // 32)))
         words = cuda.device_array(shape, np.uint32, stream=stream)
@@ -159,6 +185,19 @@ class DeviceIndex:
         return _down(words, stream).view(np.int32)[:, : -(-self.vocab_size // 32)]
 
 
+def check_room(nbytes: int, memory: str) -> None:
+    """Raise a MemoryError if an index does not fit the device."""
+    from numba import cuda
+
+    free = cuda.current_context().get_memory_info()[0]
+    if memory == "device" and nbytes > free:
+        raise MemoryError(
+            f"the index takes {nbytes} bytes and the device has {free} free; give memory back, "
+            'take memory="managed", or search on the CPU: succinct.beam_search takes the index '
+            "as it is"
+        )
+
+
 def _down(array: Any, stream: Any) -> NDArray[Any]:
     host: NDArray[Any] = array.copy_to_host(stream=stream)
     if stream:
@@ -166,7 +205,7 @@ def _down(array: Any, stream: Any) -> NDArray[Any]:
     return host
 
 
-def _logits(logprobs: Any, index: DeviceIndex, states: Any, stream: Any) -> Any:
+def _logits(logprobs: Any, index: DeviceIndex, rows: int, stream: Any) -> Any:
     """Logits on the device; whether they are a copy of an array of the host."""
     if is_device_array(logprobs):
         dtype = np.dtype(logprobs.__cuda_array_interface__["typestr"])
@@ -183,9 +222,9 @@ def _logits(logprobs: Any, index: DeviceIndex, states: Any, stream: Any) -> Any:
             f"logprobs: expected at least {index.vocab_size} columns, the vocabulary of the index, "
             f"got {given.shape[1]}"
         )
-    if len(states) != given.shape[0]:
+    if rows != given.shape[0]:
         raise ValueError(
-            f"states: expected {given.shape[0]}, one for each row of logprobs, got {len(states)}"
+            f"states: expected {given.shape[0]}, one for each row of logprobs, got {rows}"
         )
     return given if is_device_array(logprobs) else upload(given, stream)
 
@@ -194,15 +233,16 @@ def constrain(
     logprobs: Any, index: DeviceIndex, states: Any, allowed: Any, requests: Any, stream: Any
 ) -> Any:
     """See `succinct_gpu.constrain`."""
+    caller_s, logprobs = logprobs, taken(logprobs, "logprobs", stream)
     if not is_device_array(logprobs) and not (
         isinstance(logprobs, np.ndarray) and logprobs.flags.writeable
     ):
         raise ValueError("logprobs: expected a writable numpy array or an array on the device")
-    given = _logits(logprobs, index, states, stream)
     on_device = index._states(states, stream)
-    rows = logprobs.shape[0]
+    given = _logits(logprobs, index, len(on_device), stream)
+    rows = len(on_device)
     choices, eligible = index._eligible(allowed, requests, rows, stream)
-    if rows and logprobs.shape[1]:
+    if rows and given.shape[1]:
         unsigned, minus_infinity, absolute = _FLOATS[np.dtype(given.dtype)]
         kernel = kernel_for(_masking.constrain_rows, index.lanes, choices)
         kernel[rows, _masking.BLOCK, stream](
@@ -217,7 +257,7 @@ def constrain(
         )
         if not is_device_array(logprobs):
             logprobs[...] = _down(given, stream)
-    return logprobs
+    return caller_s
 
 
 def candidates(
@@ -233,9 +273,10 @@ def candidates(
     """See `succinct_gpu.candidates`."""
     from numba import cuda
 
-    given = _logits(logprobs, index, states, stream)
+    logprobs = taken(logprobs, "logprobs", stream)
     on_device = index._states(states, stream)
-    rows = len(states)
+    rows = len(on_device)
+    given = _logits(logprobs, index, rows, stream)
     width = read_candidate_options(width, normalize)
     choices, eligible = index._eligible(allowed, requests, rows, stream)
 

@@ -14,7 +14,8 @@ from succinct.decode.beam import Asked, _read_arrays, joined, read_options
 from succinct.decode.eligibility import Allowed, read_allowed
 from succinct.decode.result import BeamResult
 from succinct_gpu._arena import Mirror, size_of
-from succinct_gpu._device import is_device_array, require
+from succinct_gpu._device import described, is_device_array, require
+from succinct_gpu._dlpack import taken
 from succinct_gpu._proposals import new_output, packed, sort_proposals
 from succinct_gpu._slot import allocate, start
 
@@ -243,7 +244,8 @@ class Searcher:
     ) -> None:
         """Put a search on the stream and return; `result` waits for it.
 
-        Nothing is allocated or waited for, unless bitmaps are larger than those before.
+        Nothing is allocated or waited for, unless bitmaps are larger than those before, or arrays
+        of the device, which are put under rank.
 
         Raises
         ------
@@ -255,7 +257,7 @@ class Searcher:
         if self._pending is not None:
             raise RuntimeError("a search is under way: take its result() first")
         used = stream if stream is not None else 0
-        ids, values = _read_proposals(token_ids, logprobs)
+        ids, values = _read_proposals(token_ids, logprobs, used)
         on_device = is_device_array(ids)
         queries, steps, proposals = map(int, ids.shape)
         for name, given, room in (
@@ -345,15 +347,11 @@ class Searcher:
 
     def _eligible(self, allowed: Any, queries: int, stream: Any) -> tuple[Any, NDArray[np.int64]]:
         """Bitmaps of eligible keys on the device, and where each query's begin."""
-        from succinct_gpu._bits import DeviceBitVector
+        from succinct_gpu import _eligible
 
-        if isinstance(allowed, DeviceBitVector):
-            if len(allowed) != self._index.n_keys:
-                raise ValueError(
-                    f"allowed: expected {self._index.n_keys} bits, one for each key, "
-                    f"got {len(allowed)}"
-                )
-            return allowed.arrays, np.zeros(queries, np.int64)
+        allowed = taken(allowed, "allowed", stream)
+        if _eligible.on_device(allowed):
+            return _eligible.read_there(allowed, int(self._index.n_keys), queries, stream)
         lanes, offsets = read_allowed(allowed, int(self._index.n_keys), queries)
         fields = {
             name: (part.shape, part.dtype)
@@ -441,7 +439,7 @@ def beam_search(
     """See `succinct_gpu.beam_search`."""
     one_of("variant", variant, VARIANTS)
     one_of("selection", selection, SELECTIONS)
-    ids, values = _read_proposals(token_ids, logprobs)
+    ids, values = _read_proposals(token_ids, logprobs, stream if stream is not None else 0)
     shape = tuple(map(int, ids.shape))
     asked = read_options(index, shape, **options)
     sizes = {
@@ -484,16 +482,15 @@ def _no_known_tokens() -> tuple[Any, Any]:
     return cuda.to_device(np.zeros(1, np.uint32)), cuda.to_device(np.zeros(1, np.int64))
 
 
-def _read_proposals(token_ids: Any, logprobs: Any) -> tuple[Any, Any]:
+def _read_proposals(token_ids: Any, logprobs: Any, stream: Any) -> tuple[Any, Any]:
     """Both as arrays [Q, T, K], where they are, checked for type and shape."""
+    token_ids, logprobs = taken(token_ids, "token_ids", stream), taken(logprobs, "logprobs", stream)
     if not (is_device_array(token_ids) or is_device_array(logprobs)):
         return _read_arrays(token_ids, logprobs)
-    from numba import cuda
-
     for name, given in (("token_ids", token_ids), ("logprobs", logprobs)):
         if not is_device_array(given):
             raise TypeError(f"{name}: expected an array of the device, as the other one is")
-    ids, values = cuda.as_cuda_array(token_ids), cuda.as_cuda_array(logprobs)
+    ids, values = described(token_ids, "token_ids"), described(logprobs, "logprobs")
     if np.dtype(ids.dtype).kind not in "iu":
         raise TypeError(f"token_ids: expected integers, got {ids.dtype}")
     if np.dtype(values.dtype) not in (np.float32, np.float16):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from succinct import reference
-from succinct.decode import _select, beam_search
+from succinct import KeyTable, LoudsTrie, reference
+from succinct.decode import _select, beam, beam_search
 from tests import strategies
 from tests.lanes_encoder import EncodedTrie
 
@@ -101,6 +101,24 @@ def test_results_do_not_depend_on_threads():
         for n in (None, 1, 2, 5)
     ]
     assert len(set(encoded)) == 1
+
+
+def test_threads_that_share_the_beams_of_a_query_change_nothing(monkeypatch):
+    generator = np.random.default_rng(6)
+    catalog = generator.integers(0, 60, (20_000, 3))
+    index = LoudsTrie.build(KeyTable.from_sequences([*catalog, *catalog[:2000, :2]]))
+    token_ids = np.argsort(generator.random((6, 3, 60)), axis=-1)
+    # Few distinct values, so that many sums are equal.
+    logprobs = -generator.integers(1, 6, (6, 3, 60)).astype(np.float32)
+    options = {"beam_width": [50, 700, 700], "max_results": 1000}
+    expected = beam_search(index, token_ids, logprobs, **options, num_threads=1)
+    monkeypatch.setattr(beam, "WORTH_HELP", 0)
+    for threads in (2, 3) * 10:
+        for query in range(6):
+            one = token_ids[query], logprobs[query]
+            found = beam_search(index, *one, **options, num_threads=threads)[0]
+            assert found.to_bytes() == expected[query].to_bytes()
+            assert found.states.tolist() == expected[query].states.tolist()
 
 
 CATALOG = [(1, 2, 3), (1, 2, 4), (1,), (70000, 5)]

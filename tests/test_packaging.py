@@ -49,6 +49,7 @@ def test_gpu_package_explains_itself(
     room = {"max_batch": 1, "max_beam_width": 1, "max_proposals": 1, "max_steps": 1}
     calls = {
         "to_device": lambda: succinct_gpu.to_device(None),
+        "build_on_device": lambda: succinct_gpu.build_on_device(None),
         "to_host": lambda: succinct_gpu.to_host(None),
         "constrain": lambda: succinct_gpu.constrain(logits, None, [0]),
         "candidates": lambda: succinct_gpu.candidates(logits, None, [0]),

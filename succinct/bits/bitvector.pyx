@@ -87,6 +87,47 @@ cdef uint64_t n_samples(uint64_t count, uint32_t shift):
     return ((count + (<uint64_t>1 << shift) - 1) >> shift) + 1
 
 
+cdef samples_of(const bitvector_t *v, bint zeros):
+    """Samples of the ones or zeros of v, whose blocks are filled, and their shift."""
+    cdef uint64_t count = v.length - v.ones if zeros else v.ones
+    cdef uint32_t shift = sample_shift(count, v.length)
+    samples = np.empty(n_samples(count, shift), np.uint32)
+    cdef uint32_t[::1] view = samples
+    with nogil:
+        bits_fill_samples(v, zeros, shift, &view[0])
+    return samples, shift
+
+
+def count_blocks(const uint64_t[::1] words, uint64_t first, uint32_t[::1] ones):
+    """Add the ones of words, of which the first is word `first` of a vector, to those of its
+    blocks."""
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(words.shape[0]):
+            ones[(first + i) // BLOCK_WORDS] += popcount64(words[i])
+
+
+def directory(uint32_t[::1] ones, length):
+    """The `BitLanes`, without words, of a vector whose blocks have so many ones; `ones` becomes
+    one of their arrays."""
+    cdef uint64_t total = 0, base = 0, b, count, n_blocks = ones.shape[0]
+    cdef uint64_t[::1] supers = np.empty(((n_blocks - 1) >> SUPER_SHIFT) + 1, np.uint64)
+    cdef bitvector_t v
+    for b in range(n_blocks):
+        if b & ((<uint64_t>1 << SUPER_SHIFT) - 1) == 0:
+            supers[b >> SUPER_SHIFT] = base = total
+        count = ones[b]
+        ones[b] = <uint32_t>(total - base)
+        total += count
+    v.blocks, v.supers, v.length, v.ones = &ones[0], &supers[0], length, total
+    samples1, shift1 = samples_of(&v, 0)
+    samples0, shift0 = samples_of(&v, 1)
+    return BitLanes(
+        np.empty(0, np.uint64), ones.base, supers.base, samples1, samples0, np.int64(shift1),
+        np.int64(shift0),
+    )
+
+
 cdef class BitVector:
     """A sequence of bits with rank and select in (almost) constant time.
 
@@ -129,7 +170,6 @@ cdef class BitVector:
         """Take padded words and build the directory."""
         cdef uint64_t n_blocks = (length >> BLOCK_SHIFT) + 1
         cdef uint64_t count
-        cdef uint32_t shift
         cdef const uint64_t[::1] w = words
         cdef uint32_t[::1] blocks = np.empty(n_blocks, np.uint32)
         cdef uint64_t[::1] supers = np.empty(((n_blocks - 1) >> SUPER_SHIFT) + 1, np.uint64)
@@ -144,17 +184,12 @@ cdef class BitVector:
         self.words = words
         self.blocks = blocks.base
         self.supers = supers.base
-        cdef int zeros
-        for zeros in range(2):
-            count = length - self.v.ones if zeros else self.v.ones
-            shift = sample_shift(count, length)
-            samples = np.empty(n_samples(count, shift), np.uint32)
-            with nogil:
-                bits_fill_samples(&self.v, zeros, shift, &samples[0])
-            if zeros:
-                self.v.shift0, self.v.samples0, self.samples0 = shift, &samples[0], samples.base
-            else:
-                self.v.shift1, self.v.samples1, self.samples1 = shift, &samples[0], samples.base
+        self.samples1, self.v.shift1 = samples_of(&self.v, 0)
+        self.samples0, self.v.shift0 = samples_of(&self.v, 1)
+        samples = self.samples1
+        self.v.samples1 = &samples[0]
+        samples = self.samples0
+        self.v.samples0 = &samples[0]
         for array in (self.words, self.blocks, self.supers, self.samples1, self.samples0):
             array.flags.writeable = False
         return 0

@@ -12,7 +12,7 @@ from numba import njit, typeof, types
 from numba.extending import intrinsic
 
 from succinct.bits import lanes as bit_lanes
-from succinct.decode import _engine, eligibility
+from succinct.decode import _engine, _team, eligibility
 from succinct.decode._parts import jit_part
 from succinct.trie import lanes as trie_lanes
 
@@ -31,6 +31,55 @@ def _popcount(word: np.uint64) -> np.int64:
     return _count_ones(word)  # type: ignore[no-any-return]
 
 
+def _atomic(generate_on: Callable[..., Any]) -> Any:
+    """An operation on one word of an int64 array that threads see as a whole, and in one order."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def operation(typing_context: Any, words: Any, at: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            words, at, value = arguments
+            data = context.make_array(signature.args[0])(context, builder, words).data
+            return generate_on(builder, builder.gep(data, [at]), value)
+
+        return types.int64(words, types.int64, types.int64), generate
+
+    return operation
+
+
+def _stored(builder: Any, place: Any, value: Any) -> Any:
+    builder.store_atomic(value, place, "seq_cst", 8)
+    return value
+
+
+_load_word = _atomic(lambda builder, place, _: builder.load_atomic(place, "seq_cst", 8))
+_store_word = _atomic(_stored)
+_add_to_word = _atomic(lambda builder, *pair: builder.atomic_rmw("add", *pair, "seq_cst"))
+_raise_word = _atomic(lambda builder, *pair: builder.atomic_rmw("max", *pair, "seq_cst"))
+_yield_processor = types.ExternalFunction(
+    "SwitchToThread" if sys.platform == "win32" else "sched_yield", types.int32()
+)
+
+
+def _load(words: Any, at: int) -> Any:
+    return _load_word(words, at, 0)
+
+
+def _store(words: Any, at: int, value: Any) -> None:
+    _store_word(words, at, value)
+
+
+def _add(words: Any, at: int, value: Any) -> Any:
+    return _add_to_word(words, at, value)
+
+
+def _raise_to(words: Any, at: int, value: Any) -> None:
+    _raise_word(words, at, value)
+
+
+def _rest() -> None:
+    _yield_processor()
+
+
 class _Part(NamedTuple):
     """A compiled function, and the digest of all code that went into it."""
 
@@ -38,7 +87,18 @@ class _Part(NamedTuple):
     digest: str
 
 
-_POPCOUNT = _Part(jit_part(_popcount, inline=True), "popcount")
+# What plain Python can only stand in for.
+_MACHINE = {
+    plain: _Part(jit_part(machine, inline=True), machine.__name__)
+    for plain, machine in (
+        (bit_lanes.popcount, _popcount),
+        (_team.load, _load),
+        (_team.store, _store),
+        (_team.add, _add),
+        (_team.raise_to, _raise_to),
+        (_team.rest, _rest),
+    )
+}
 _parts: dict[tuple[Any, ModuleType], _Part] = {}
 
 
@@ -111,8 +171,8 @@ def compile_function(function: Callable[..., Any], lanes: ModuleType) -> Any:
 
 
 def _part(function: FunctionType, lanes: ModuleType) -> _Part:
-    if function is bit_lanes.popcount:
-        return _POPCOUNT
+    if function in _MACHINE:
+        return _MACHINE[function]
     key = function, lanes
     if key not in _parts:
         copy, digest = _specialise(function, lanes)

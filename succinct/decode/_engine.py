@@ -24,6 +24,22 @@ from succinct.decode._select import (
     sort_descending,
     unorder32,
 )
+from succinct.decode._team import (
+    FLOOR,
+    NEXT,
+    TURN,
+    Team,
+    add,
+    close_step,
+    end_steps,
+    enter_step,
+    foremost,
+    leave_step,
+    load,
+    open_step,
+    raise_to,
+    rank_bits,
+)
 from succinct.decode.eligibility import eligible_beyond, is_eligible, reaches_eligible
 from succinct.trie.lanes import (
     child_range,
@@ -36,7 +52,7 @@ from succinct.trie.lanes import (
 )
 
 # Called for every row, child or candidate.
-INLINED = ("_match", "_search")
+INLINED = ("_match", "_move_candidate", "_move_found", "_search")
 
 # What the logprobs of a row stand beside: the tokens that all rows share, tokens of its own, or
 # every token of the vocabulary in turn.
@@ -92,7 +108,7 @@ class Candidates(NamedTuple):
     Attributes
     ----------
     keys : uint64 array
-        `order32` of their sums.
+        `order32` of their sums; below it, in a team, how many rows come after their parent.
     states : uint64 array
     parents : int32 array
         Rank of the row that they continue, within the request.
@@ -147,7 +163,7 @@ class Room(NamedTuple):
         Proposals of a line, tokens ascending.
     token_keys : uint64 array [K]
     candidates : Candidates
-        For ``2 * width``.
+        For ``2 * width``, and as many again for each member of a team.
     scratch : Scratch
         For as many as there are candidates, results or proposals.
     """
@@ -164,8 +180,10 @@ class Room(NamedTuple):
     scratch: Scratch
 
 
-def new_room(n_tokens: int, n_children: int, n_proposals: int, width: int, results: int) -> Room:
-    """Room for a vocabulary, fan-out, proposals and beam width; results as in `Found`."""
+def new_room(
+    n_tokens: int, n_children: int, n_proposals: int, width: int, results: int, lists: int = 1
+) -> Room:
+    """Room for a vocabulary, fan-out, proposals, beam width, results, and lists of candidates."""
     places = min(_MOST_PLACES, 1 << int(n_tokens).bit_length())
     listed = max(n_children, n_proposals)
     return Room(
@@ -177,7 +195,7 @@ def new_room(n_tokens: int, n_children: int, n_proposals: int, width: int, resul
         np.empty(listed, np.float32),
         np.empty(n_proposals, np.int64),
         np.empty(n_proposals, np.uint64),
-        new_candidates(2 * width),
+        new_candidates(2 * width * lists),
         new_scratch(max(2 * width, results, n_proposals)),
     )
 
@@ -387,29 +405,37 @@ def _hopeless(
     return unorder32(low)
 
 
-def _shrink_candidates(candidates: Candidates, n: int, keep: int, scratch: Scratch) -> np.uint64:
-    """Keep the best of `n`, in their order; the smallest key kept."""
-    least = keep_best(candidates.keys, 0, n, keep, scratch)
+def _move_candidate(candidates: Candidates, to: int, at: int) -> None:
+    candidates.keys[to] = candidates.keys[at]
+    candidates.states[to] = candidates.states[at]
+    candidates.parents[to] = candidates.parents[at]
+    candidates.tokens[to] = candidates.tokens[at]
+
+
+def _move_found(found: Found, to: int, at: int) -> None:
+    found.keys[to] = found.keys[at]
+    found.states[to] = found.states[at]
+    found.sums[to] = found.sums[at]
+    found.steps[to] = found.steps[at]
+    found.parents[to] = found.parents[at]
+    found.tokens[to] = found.tokens[at]
+
+
+def _shrink_candidates(
+    candidates: Candidates, base: int, n: int, keep: int, scratch: Scratch
+) -> np.uint64:
+    """Keep the best of the `n` at `base`, in their order; the smallest key kept."""
+    least = keep_best(candidates.keys, base, n, keep, scratch)
     for i in range(keep):
-        j = scratch.chosen[i]
-        candidates.keys[i] = candidates.keys[j]
-        candidates.states[i] = candidates.states[j]
-        candidates.parents[i] = candidates.parents[j]
-        candidates.tokens[i] = candidates.tokens[j]
+        _move_candidate(candidates, base + i, scratch.chosen[i])
     return least
 
 
 def shrink_found(found: Found, base: int, n: int, keep: int, scratch: Scratch) -> np.uint64:
-    """As `_shrink_candidates`, for the `n` results at `base`."""
+    """As `_shrink_candidates`, for results."""
     least = keep_best(found.keys, base, n, keep, scratch)
     for i in range(keep):
-        j = scratch.chosen[i]
-        found.keys[base + i] = found.keys[j]
-        found.states[base + i] = found.states[j]
-        found.sums[base + i] = found.sums[j]
-        found.steps[base + i] = found.steps[j]
-        found.parents[base + i] = found.parents[j]
-        found.tokens[base + i] = found.tokens[j]
+        _move_found(found, base + i, scratch.chosen[i])
     return least
 
 
@@ -434,10 +460,12 @@ def expand(
     allowed: BitLanes,
     offset: np.int64,
     room: Room,
+    candidates_base: int,
     found: Found,
     found_base: int,
     n_found: int,
     found_bound: np.uint64,
+    team: Team,
 ) -> Any:
     """Find the candidates and results among the children of rows [first, end).
 
@@ -464,17 +492,23 @@ def expand(
         Eligible keys; see `eligibility`.
     min_token_logprob : float32
         Log-probabilities must be larger; `read` has left out the others of proposals.
-    room : Room
-        The candidates are left in it.
+    room, candidates_base
+        The candidates are left in the room, from this place on.
     found, found_base, n_found, found_bound
         Are added to the `n_found` at `found_base`, of which there are less than
         ``2 * max_results``; they need a larger key than `found_bound`.
+    team : Team
+        Whose members share the rows, if there are several.
 
     Returns
     -------
     candidates, results, bound of results
     """
     candidates = room.candidates
+    shared = team.members > 1
+    # What members find is put together in no order, and has to have one by itself.
+    shift = rank_bits(team, end - origin)
+    after = np.uint64(0)
     n_candidates = 0
     # Candidates and results need larger sums.
     floor = max(hopeless, min_logprob) if width > 0 else _INFINITE
@@ -486,7 +520,18 @@ def expand(
     known_end = np.int64(0)
     if mode == SHARED:
         _fill_table(proposals, line, room, n_tokens)
-    for row in range(first, end):
+    row = np.int64(first) - 1
+    last = np.int64(first if shared else end) - 1
+    while True:
+        if row == last:
+            row = np.int64(end) - 1
+            if shared:
+                row = first + add(team.words, NEXT, np.int64(TURN)) - 1
+                last = min(row + TURN, np.int64(end) - 1)
+                floor = max(floor, unorder32(np.uint64(load(team.words, FLOOR))))
+            if row >= end - 1:
+                break
+        row += 1
         state = states[row]
         row_sum = sums[row]
         need = max(min(floor, cut), min_logprob)
@@ -497,6 +542,8 @@ def expand(
             if mode == SHARED:
                 break
             continue
+        if shared:
+            after = np.uint64(end - 1 - row)
         first_child, count = child_range(index, state)
         # A broken file may have rows that are longer than its vocabulary.
         count = min(count, np.int64(len(room.tokens)))
@@ -542,15 +589,23 @@ def expand(
                         index, low, high, allowed, offset
                     )
                 if goes_on:
-                    candidates.keys[n_candidates] = order32(total)
-                    candidates.states[n_candidates] = child
-                    candidates.parents[n_candidates] = row - origin
-                    candidates.tokens[n_candidates] = np.uint32(token)
+                    at = candidates_base + n_candidates
+                    candidates.keys[at] = (order32(total) << shift) | after
+                    candidates.states[at] = child
+                    candidates.parents[at] = row - origin
+                    candidates.tokens[at] = np.uint32(token)
                     n_candidates += 1
                     if n_candidates == 2 * width:
-                        least = _shrink_candidates(candidates, n_candidates, width, room.scratch)
+                        least = _shrink_candidates(
+                            candidates, candidates_base, n_candidates, width, room.scratch
+                        )
+                        least = least >> shift
                         floor = max(floor, unorder32(least))
                         n_candidates = width
+                        if shared:
+                            # Others may have found the same sum in an earlier row. (The next
+                            # smaller number might stand for -0.0, which is as large as 0.0.)
+                            raise_to(team.words, FLOOR, np.int64(least) - 2)
             if is_key and total > cut and is_eligible(index, child, allowed, offset):
                 at = found_base + n_found
                 found.keys[at] = order64(np.float64(total) * factors[step + 1])
@@ -575,10 +630,51 @@ def expand(
     return n_candidates, n_found, found_bound
 
 
+def _merge(
+    team: Team,
+    rows: int,
+    width: int,
+    max_results: int,
+    room: Room,
+    found: Found,
+    n_found: int,
+    bound: np.uint64,
+) -> Any:
+    """Put together what the members of a team found in a step: candidates, results, their bound."""
+    candidates = room.candidates
+    least = np.uint64(load(team.words, FLOOR)) << rank_bits(team, rows)
+    n = team.counts[0, 0]
+    for member in range(1, team.members):
+        base = member * 2 * width
+        for at in range(base, base + team.counts[member, 0]):
+            # Without a branch, which could not be foreseen.
+            _move_candidate(candidates, n, at)
+            n += candidates.keys[at] > least
+            if n == 2 * width:
+                least = _shrink_candidates(candidates, 0, n, width, room.scratch)
+                n = np.int64(width)
+    for member in range(team.members):
+        team.places[member] = 0
+    while True:
+        member = foremost(found.parents, 2 * max_results, team)
+        if member < 0:
+            break
+        at = (member + 1) * 2 * max_results + team.places[member]
+        team.places[member] += 1
+        if found.keys[at] > bound:
+            _move_found(found, n_found, at)
+            n_found += 1
+            if n_found == 2 * max_results:
+                bound = shrink_found(found, 0, n_found, max_results, room.scratch)
+                n_found = np.int64(max_results)
+    return n, n_found, bound
+
+
 def select(
     n: int,
     width: int,
     hopeless: np.float32,
+    shift: np.uint64,
     room: Room,
     states: NDArray[np.uint64],
     sums: NDArray[np.float32],
@@ -589,7 +685,8 @@ def select(
 ) -> int:
     """Make the best of the `n` candidates whose sum is larger than `hopeless` the rows from `row`.
 
-    Their parents and tokens are noted from `note` on. Returns how many there are.
+    Their keys have the sum in the bits from `shift` on. Their parents and tokens are noted from
+    `note` on. Returns how many there are.
     """
     candidates = room.candidates
     chosen = room.scratch.chosen
@@ -602,7 +699,7 @@ def select(
     sort_descending(candidates.keys, n, room.scratch)
     for i in range(n):
         j = chosen[i]
-        total = unorder32(candidates.keys[j])
+        total = unorder32(candidates.keys[j] >> shift)
         if not total > hopeless:
             return i
         states[row + i] = candidates.states[j]
@@ -754,8 +851,10 @@ def search(
     found: Found,
     notes: Notes,
     out: Output,
+    team: Team,
+    member: int,
 ) -> tuple[int, int]:
-    """Search for every query.
+    """Search for every query, or help another thread to search for the only one.
 
     Parameters
     ----------
@@ -783,6 +882,8 @@ def search(
         Room to work in: for the widest step, and for twice as many results as are wanted.
     out : Output
         Is written to.
+    team, member : Team, int
+        Member 0 leads, and alone uses `notes` and `out`; of the room it shares the candidates.
 
     Returns
     -------
@@ -796,21 +897,41 @@ def search(
     prefix changes.
     """
     n_steps = widths.shape[0]
+    shared = team.members > 1
     at = np.int64(0)
     token_at = np.int64(0)
     for query in range(offsets.shape[0]):
         offset = offsets[query]
-        rows = np.int64(reaches_eligible(index, root, allowed, offset))
-        states[0] = root
-        sums[0] = np.float32(0.0)
+        rows = np.int64(0)
+        if member == 0:
+            rows = np.int64(reaches_eligible(index, root, allowed, offset))
+            states[0] = root
+            sums[0] = np.float32(0.0)
         n_found = np.int64(0)
         bound = np.uint64(0)
         hopeless = _NONE
-        for step in range(n_steps):
-            if rows == 0:
+        step = np.int64(-1)
+        while True:
+            step += 1
+            if member > 0:
+                step = enter_step(team, step)
+                if step < 0:
+                    return 0, 0
+                rows = np.int64(team.task[0])
+                bound = team.task[1]
+                hopeless = unorder32(team.task[2])
+            elif step == n_steps or rows == 0:
                 break
+            elif shared:
+                team.task[0] = np.uint64(rows)
+                team.task[1] = bound
+                team.task[2] = order32(hopeless)
+                open_step(team, step)
             line = query * n_steps + step
-            n, n_found, bound = expand(
+            width = np.int64(0) if step + 1 == n_steps else widths[step]
+            place = np.int64(member + 1) if shared else np.int64(0)
+            shift = rank_bits(team, rows)
+            n, n_new, new_bound = expand(
                 index,
                 n_tokens,
                 states,
@@ -826,16 +947,31 @@ def search(
                 hopeless,
                 factors,
                 step,
-                0 if step + 1 == n_steps else widths[step],
+                width,
                 max_results,
                 allowed,
                 offset,
                 room,
+                member * 2 * width,
                 found,
-                0,
-                n_found,
+                place * 2 * max_results,
+                np.int64(0) if shared else n_found,
                 bound,
+                team,
             )
+            if shared:
+                team.counts[member, 0] = n
+                team.counts[member, 1] = n_new
+                if member > 0:
+                    leave_step(team)
+                    continue
+                close_step(team)
+                n, n_found, bound = _merge(
+                    team, rows, width, max_results, room, found, n_found, bound
+                )
+            else:
+                n_found = n_new
+                bound = new_bound
             if n_found >= max_results:
                 bound = shrink_found(found, 0, n_found, max_results, room.scratch)
                 n_found = np.int64(max_results)
@@ -844,6 +980,7 @@ def search(
                 n,
                 widths[step],
                 hopeless,
+                shift,
                 room,
                 states,
                 sums,
@@ -857,6 +994,8 @@ def search(
                 hopeless = _hopeless(
                     bound, factors, proposals.best, line + 1, step + 1, step + 2, n_steps
                 )
+        if shared:
+            end_steps(team)
         n_before = at
         at, token_at = trace(
             index,
@@ -903,6 +1042,7 @@ def advance(
     new_sums: NDArray[np.float32],
     parents: NDArray[np.int32],
     tokens: NDArray[np.uint32],
+    alone: Team,
 ) -> None:
     """One step of requests [first, end), for rows that have log-probabilities of their own.
 
@@ -917,6 +1057,8 @@ def advance(
     new_counts, new_states, new_sums, parents, tokens
         Are written to: the next rows of request q from ``q * width`` on, with the ranks of their
         parents within the request.
+    alone : Team
+        Of one member.
     """
     for request in range(first, end):
         n, n_found[request], bounds[request] = expand(
@@ -940,15 +1082,18 @@ def advance(
             allowed,
             eligible[request],
             room,
+            0,
             found,
             request * result_room,
             n_found[request],
             bounds[request],
+            alone,
         )
         new_counts[request] = select(
             n,
             width,
             _NONE,
+            np.uint64(0),
             room,
             new_states,
             new_sums,

@@ -12,20 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from succinct import _args
+from succinct._threads import in_threads
 from succinct.decode import _engine
+from succinct.decode._team import end_steps, new_team
 
 # Larger rooms are not kept.
 _MOST_KEPT = 1 << 26
 
 
 class Sizes(NamedTuple):
-    """What there must be room for: proposals of so many lines, beams, results, and their paths."""
+    """What there must be room for: proposals of so many lines, beams, results, their paths, and
+    what the members of a team find."""
 
     lines: int = 1
     proposals: int = 1
     width: int = 1
     results: int = 1
     notes: int = 1
+    members: int = 0
 
 
 class Space:
@@ -34,10 +38,13 @@ class Space:
     def __init__(self, engine: Engine, sizes: Sizes) -> None:
         self.sizes = sizes
         n = max(1, sizes.proposals)
-        self.room = _engine.new_room(engine.n_tokens, engine.fan_out, n, sizes.width, sizes.results)
+        places = 1 + sizes.members
+        self.room = _engine.new_room(
+            engine.n_tokens, engine.fan_out, n, sizes.width, sizes.results, places
+        )
         self.states = np.empty(sizes.width, np.uint64)
         self.sums = np.empty(sizes.width, np.float32)
-        self.found = _engine.new_found(sizes.results)
+        self.found = _engine.new_found(sizes.results * places)
         self.notes = np.empty(sizes.notes, np.int32), np.empty(sizes.notes, np.uint32)
         self._seen = np.empty(_engine.seen_places(n), np.uint32)
         self._proposals = _engine.new_proposals(1, sizes.lines * n)
@@ -94,6 +101,53 @@ class Engine:
             self.compiled[name] = _compile.entry_point(function, arguments)
         return self.compiled[name](*arguments)
 
+    def search(
+        self,
+        members: int,
+        space: Space,
+        proposals: _engine.Proposals,
+        options: tuple[Any, ...],
+        starts: NDArray[np.int64],
+        out: _engine.Output,
+    ) -> tuple[int, int]:
+        """Search as `_engine.search` does; `options` are those from `widths` to `offsets`.
+
+        If there are several members, for the only query, and `space` has room for them.
+        """
+        team = new_team(members)
+
+        def work(member: int) -> tuple[int, int]:
+            if member == 0:
+                try:
+                    return call(space.room, 0)
+                finally:
+                    end_steps(team)
+            sizes = space.sizes._replace(lines=1, notes=1, members=0)
+            with self.space(sizes) as own:
+                room = own.room._replace(candidates=space.room.candidates)
+                return call(room, member)
+
+        def call(room: _engine.Room, member: int) -> tuple[int, int]:
+            found: tuple[int, int] = self.call(
+                "search",
+                self.arrays,
+                self.n_tokens,
+                self.root,
+                proposals,
+                *options,
+                space.states,
+                space.sums,
+                room,
+                space.found,
+                _engine.Notes(starts, *space.notes),
+                out,
+                team,
+                member,
+            )
+            return found
+
+        return in_threads(work, range(members), members)[0]
+
     def read(
         self,
         space: Space,
@@ -137,7 +191,8 @@ class Engine:
 
 
 def _bytes(sizes: Sizes) -> int:
-    return 8 * sizes.lines * sizes.proposals + 64 * (sizes.width + sizes.results) + 8 * sizes.notes
+    beams = 64 * (1 + sizes.members) * (sizes.width + sizes.results)
+    return 8 * sizes.lines * sizes.proposals + beams + 8 * sizes.notes
 
 
 _engines: WeakKeyDictionary[Any, Engine] = WeakKeyDictionary()

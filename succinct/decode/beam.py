@@ -22,6 +22,8 @@ from succinct.index import Index
 _NONE = np.float32(-inf)
 # Ranks of beams are kept in 32 bits.
 _MAX_WIDTH = 2**31 - 1
+# Beams times proposals that are worth threads of their own.
+WORTH_HELP = 2**19
 # Room for the results of the queries that are searched in one go.
 _RESULT_PLACES = 2**24
 
@@ -77,8 +79,9 @@ def beam_search(
         every key. Only eligible keys are results, and a prefix is kept only if an eligible key
         properly extends it. By default every key is eligible.
     num_threads : int, optional
-        Threads to spread the queries of a batch over; by default as many as the process may use
-        processors. Results do not depend on it.
+        Threads to spread the queries of a batch over, and the beams of wide queries where there
+        are fewer of these; by default as many as the process may use processors. Results do not
+        depend on it.
 
     Returns
     -------
@@ -138,6 +141,10 @@ def beam_search(
     kept = max(1, min(asked.max_results, candidates))
     widths_of_steps = np.array(widths, np.int64)
     starts = np.array([0, *itertools.accumulate(widths)], np.int64)
+    # Threads that no query of its own is left for help with the beams of the others.
+    members = max(1, threads // max(1, len(ids)))
+    if max(widths, default=0) * n_proposals < WORTH_HELP:
+        members = 1
     advice = '; pass duplicates="first" to use the first only'
 
     def search_part(part: slice) -> tuple[NDArray[Any], ...]:
@@ -149,32 +156,16 @@ def beam_search(
             max(widths, default=1),
             2 * kept,
             int(starts[-1]),
+            members if members > 1 else 0,
         )
         out = _engine.new_output(n_queries, kept, n_steps)
+        options = widths_of_steps, asked.min_sum, asked.factors, kept, bits, offsets[part]
         with engine.space(sizes) as space:
             proposals = engine.read(
                 space, ids[part], values[part], asked.min_token, duplicates, (part.start, 0), advice
             )
-            n, n_tokens = engine.call(
-                "search",
-                engine.arrays,
-                engine.n_tokens,
-                engine.root,
-                proposals,
-                widths_of_steps,
-                asked.min_sum,
-                asked.factors,
-                kept,
-                bits,
-                offsets[part],
-                space.states,
-                space.sums,
-                space.room,
-                space.found,
-                _engine.Notes(starts, *space.notes),
-                out,
-            )
-        return _engine.written(out, n, n_tokens)
+            found = engine.search(members, space, proposals, options, starts, out)
+        return _engine.written(out, *found)
 
     parts = _small_parts(len(ids), threads, kept * (n_steps + 8))
     return joined(in_threads(search_part, parts, threads))

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from succinct._args import at_least_one
 from succinct._threads import in_threads, parts_of, read_threads
 from succinct.decode import _engine, _search, _select
+from succinct.decode._team import ALONE
 from succinct.decode.beam import (
     _length_factors,
     _read_arrays,
@@ -262,6 +263,7 @@ class BeamDecoder:
                     sums,
                     ranks,
                     tokens,
+                    ALONE,
                 )
 
         with self._read(logprobs, token_ids, width) as read:

@@ -292,16 +292,25 @@ def read_row_allowed(
     if requests is None:
         return None if allowed is None else read_allowed(allowed, n_keys, n_rows)
     many = isinstance(allowed, np.ndarray) and allowed.ndim == 2
-    if not isinstance(allowed, (list, tuple)) and not many:
+    many = many or isinstance(allowed, (list, tuple))
+    n_requests = len(allowed) if isinstance(allowed, (Sequence, np.ndarray)) else 0
+    numbers = read_requests(requests, many, n_requests, n_rows)
+    eligible, offsets = read_allowed(allowed, n_keys, n_requests)
+    return eligible, offsets[numbers]
+
+
+def read_requests(
+    requests: ArrayLike, many: bool, n_requests: int, n_rows: int
+) -> NDArray[np.int64]:
+    """The request of each row, checked; `many` says whether there is a bitmap for each."""
+    if not many:
         raise ValueError("requests: only with one bitmap for each request in allowed")
-    assert isinstance(allowed, (Sequence, np.ndarray))
-    numbers = _args.positions(_args.on_host("requests", requests), len(allowed), "requests")
+    numbers = _args.positions(_args.on_host("requests", requests), n_requests, "requests")
     if numbers.shape != (n_rows,):
         raise ValueError(
             f"requests: expected {n_rows}, one for each row of logprobs, got shape {numbers.shape}"
         )
-    eligible, offsets = read_allowed(allowed, n_keys, len(allowed))
-    return eligible, offsets[numbers]
+    return numbers
 
 
 def read_candidate_options(width: Any, normalize: Any) -> int | None:

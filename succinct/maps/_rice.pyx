@@ -120,7 +120,7 @@ def _measure(token_t[::1] tokens, _Rows rows, uint64_t span, int64_t[::1] length
 
 
 def fill(table, start, stop, step, const int64_t[::1] place, uint64_t[::1] values, first_entry,
-         first_row, at):
+         first_row, uint64_t at):
     """Write the rows of a part of a step whose row in the table of steps is `place`.
 
     `first_entry`, `first_row` and `at` say how many entries, rows and bits of rows the parts before

@@ -205,7 +205,7 @@ def lay_out(
             row["width2"], row["width3"] = m.bit_length(), step.chunks2.bit_length()
             row["tokens_at"] = values(step.chunks2, 1)
             row["chunk3_at"] = row["tokens_at"] + step.chunks2
-            row["chunk2_at"] = values(*_samples(step, m, row["rows"]))
+            row["chunk2_at"] = values(*samples(step, m, row["rows"]))
         elif step.kind != BITMAP:
             row["tokens_at"] = values(m, step.width)
         if step.kind == DAC and step.width2:
@@ -221,14 +221,14 @@ def lay_out(
         row = row_of(step, shape)
         m = shape.entries
         row.update(start=start, first_key=first_key)
-        tree = _tree_size(step, shape)
+        tree = tree_size(step, shape)
         if tree:
             row["tree_at"], row["tree_ones"] = bits(*tree)
         if step.kind == JOINT:
             row["buckets"] = _buckets(shape, step.width)
         tokens(row, step, m)
         if step.kind in (PACKED, DAC):
-            row["rows_at"] = values(_n_row_values(step.rows_kind, shape), step.rows_width)
+            row["rows_at"] = values(n_row_values(step.rows_kind, shape), step.rows_width)
         if 0 < step.inner_rows < m:
             row["inner_at"], row["inner_ones"] = bits(m, step.inner_rows)
         if 0 < step.final_keys < step.inner_rows:
@@ -268,7 +268,7 @@ def _buckets(shape: Shape, width: int) -> int:
     return (shape.range + (1 << width) - 1) >> width
 
 
-def _tree_size(step: Step, shape: Shape) -> tuple[int, int] | None:
+def tree_size(step: Step, shape: Shape) -> tuple[int, int] | None:
     """Length and ones of the bit-vector that holds tokens, boundaries or both."""
     m, p = shape.entries, shape.rows
     if step.kind == BITMAP:
@@ -284,12 +284,12 @@ def _tree_size(step: Step, shape: Shape) -> tuple[int, int] | None:
     return None
 
 
-def _samples(step: Step, entries: int, rows: int) -> tuple[int, int]:
+def samples(step: Step, entries: int, rows: int) -> tuple[int, int]:
     """Number and bits of the samples of rows in Golomb-Rice codes."""
     return (rows - 1 >> step.rows_width) + 1, entries.bit_length() + step.chunks2.bit_length()
 
 
-def _n_row_values(rows_kind: int, shape: Shape) -> int:
+def n_row_values(rows_kind: int, shape: Shape) -> int:
     if rows_kind == ONE:
         return 0
     return shape.entries - shape.rows if rows_kind == EXTRAS else shape.rows + 1
@@ -298,15 +298,15 @@ def _n_row_values(rows_kind: int, shape: Shape) -> int:
 def size(step: Step, shape: Shape) -> float:
     """Bits in memory of the tokens and boundaries of a step."""
     if step.kind == RICE:
-        return step.chunks2 + math.prod(_samples(step, shape.entries, shape.rows))
-    tree = _tree_size(step, shape)
+        return step.chunks2 + math.prod(samples(step, shape.entries, shape.rows))
+    tree = tree_size(step, shape)
     n_bits = tree[0] if tree else 0
     n_values = 0 if step.kind == BITMAP else shape.entries * step.width
     if step.kind == DAC and step.width2:
         n_bits += shape.entries + (step.chunks2 if step.width3 else 0)
         n_values += step.chunks2 * step.width2 + step.chunks3 * step.width3
     if step.kind in (PACKED, DAC):
-        n_values += _n_row_values(step.rows_kind, shape) * step.rows_width
+        n_values += n_row_values(step.rows_kind, shape) * step.rows_width
     return n_bits * _WITH_DIRECTORY + n_values
 
 

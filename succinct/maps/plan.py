@@ -58,6 +58,7 @@ class Plan:
         self.rows = _Rows(passes, wanted[:n], shapes[:n], steps)
         stored = [*zip(steps[n:], shapes[n:], strict=True), *links]
         self.steps, self.tail_steps = steps[:n], [step for step, _ in stored]
+        self.shapes = shapes[:n]
         self.place = layouts.lay_out(self.steps, shapes[:n], vocab, stored)
 
     def fill(self, bits: _Words, values: _Words) -> None:
@@ -68,10 +69,11 @@ class Plan:
             suffixes.fill(self.tails, place, codes.of_token, bits, values)
             self.tails = codes.tails = None
         if place.vocab_size:
-            tokens = codes.tokens.astype(np.int64)
-            suffixes.put_values(values, place.vocab_at, tokens, codes.width)
-        self.passes.fill_steps(place.table, bits, values, codes.of_token, codes.chunks(self.steps))
-        self.rows.fill(self.steps, place.table, values)
+            suffixes.put_values(values, place.vocab_at, codes.tokens, codes.width)
+        chunks = codes.chunks(self.steps, self.passes)
+        self.passes.fill_steps(place.table, bits, values, codes.of_token, chunks)
+        for i, sizes in self.rows.bits(self.steps).items():
+            fill_rows(self.passes, i, place.table, values, sizes)
 
 
 class _Codes:
@@ -137,13 +139,16 @@ class _Codes:
         self.of_token[self.tokens] = np.arange(len(self.tokens), dtype=np.uint32)
         self.lengths = self.passes.count_code_lengths(self.of_token)
 
-    def chunks(self, steps: Sequence[Step]) -> npt.NDArray[np.uint64]:
+    def chunks(self, steps: Sequence[Step], passes: Passes) -> npt.NDArray[np.uint64]:
         """How many codes of each part and step have a second and a third chunk."""
-        chunks = np.zeros((*self.passes.entries.shape, 2), np.uint64)
-        for i, step in enumerate(steps):
-            if step.kind == layouts.DAC:
-                for k, width in enumerate((step.width, step.width + step.width2)):
-                    chunks[:, i, k] = self.lengths[:, i, width + 1 :].sum(axis=1)
+        chunks = np.zeros((*passes.entries.shape, 2), np.uint64)
+        if any(step.kind == layouts.DAC for step in steps):
+            own = passes is self.passes
+            lengths = self.lengths if own else passes.count_code_lengths(self.of_token)
+            for i, step in enumerate(steps):
+                if step.kind == layouts.DAC:
+                    for k, width in enumerate((step.width, step.width + step.width2)):
+                        chunks[:, i, k] = lengths[:, i, width + 1 :].sum(axis=1)
         return chunks
 
 
@@ -198,20 +203,41 @@ class _Rows:
             steps[i] = step
 
     def _measure(self, i: int, shape: Shape, lengths: npt.NDArray[np.int64] | None = None) -> Step:
-        parts = len(self.passes.parts)
-        sizes = np.zeros((parts, 1 + layouts.RICE_PARAMETERS), np.int64)
-        if lengths is None:
-            lengths = np.empty((parts, 0), np.int64)
-        self.passes.each(_rice.measure, i, shape.low, shape.range, of_parts=[lengths, sizes])
-        self.sizes[i] = sizes
+        self.sizes[i] = sizes = measure_rows(self.passes, i, shape, lengths)
         shape.rice_sizes = sizes.sum(axis=0)
         return layouts.choose("rice", shape)
 
-    def fill(self, steps: Sequence[Step], table: layouts.Table, values: _Words) -> None:
-        """Write the rows into zeroed words."""
-        for i, step in enumerate(steps):
-            if step.kind == layouts.RICE:
-                bits = self.sizes[i][:, 0] + self.sizes[i][:, 1 + step.width]
-                counts = self.passes.entries[:, i], self.passes.rows[:, i], bits
-                before = [np.cumsum(count) - count for count in counts]
-                self.passes.each(_rice.fill, i, table[i], values, of_parts=before)
+    def bits(self, steps: Sequence[Step]) -> dict[int, layouts.Table]:
+        """Bits of the rows of each part, for the steps that have them."""
+        return {
+            i: self.sizes[i][:, 0] + self.sizes[i][:, 1 + step.width]
+            for i, step in enumerate(steps)
+            if step.kind == layouts.RICE
+        }
+
+
+def measure_rows(
+    passes: Passes, i: int, shape: Shape, lengths: layouts.Table | None = None
+) -> layouts.Table:
+    """Bits of the tokens of the rows of step i in Golomb-Rice codes and, for each parameter, of
+    their lengths: int64 [parts, 1 + RICE_PARAMETERS]; rows of each length go to `lengths`."""
+    parts = len(passes.parts)
+    sizes = np.zeros((parts, 1 + layouts.RICE_PARAMETERS), np.int64)
+    if lengths is None:
+        lengths = np.empty((parts, 0), np.int64)
+    passes.each(_rice.measure, i, shape.low, shape.range, of_parts=[lengths, sizes])
+    return sizes
+
+
+def fill_rows(
+    passes: Passes,
+    i: int,
+    table: layouts.Table,
+    values: _Words,
+    bits: layouts.Table,
+    among: range | None = None,
+) -> None:
+    """Write the rows of step i, which have so many bits in each part, into zeroed words."""
+    counts = passes.entries[:, i], passes.rows[:, i], bits
+    before = [np.cumsum(count) - count for count in counts]
+    passes.each(_rice.fill, i, table[i], values, of_parts=before, among=among)

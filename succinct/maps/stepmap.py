@@ -144,16 +144,9 @@ class StepMap(Index):
         >>> index.info()["steps"][1]["layout"]
         'sparse, 16-bit tokens, 32-bit offsets'
         """
-        if not isinstance(keys, KeyTable):
-            raise TypeError(
-                f"expected a KeyTable, got {type(keys).__name__}; make one with "
-                "KeyTable.from_sequences, from_rows, from_flat, ..."
-            )
-        if keys.n_keys == 0:
-            raise ValueError("an index needs at least one key, got an empty KeyTable")
+        wanted = read_layout(keys, layout)
         if not (tail is True or tail is False or (isinstance(tail, str) and tail == "auto")):
             raise ValueError(f"tail must be True, False or 'auto', got {tail!r}")
-        wanted = _names(layout, keys.max_length)
         return cls._build(Passes(keys, read_threads(num_threads)), wanted, tail, path)
 
     @classmethod
@@ -227,18 +220,9 @@ class StepMap(Index):
 
     def lane_arrays(self) -> StepLanes:
         """The arrays behind the index, for the functions of ``succinct.maps.lanes``."""
-        core, place = self._core, self._place
-        return StepLanes(
-            bits=core.bits.lane_arrays(),
-            values=core.values,
-            table=core.table,
-            tails=core.tails,
-            n_states=np.int64(self.n_states),
-            shift=np.int64(core.shift),
-            vocab_at=np.int64(place.vocab_at),
-            vocab_width=np.int64(place.vocab_width),
-            vocab_size=np.int64(place.vocab_size),
-        )
+        core = self._core
+        arrays = core.bits.lane_arrays(), core.values
+        return lanes_of(self._place, *arrays, self.n_states, core.shift)
 
     # ---- sizes and files --------------------------------------------------------------------
 
@@ -342,6 +326,21 @@ class StepMap(Index):
         return cls._of(steps, [step for step, _ in tails], place, bits, values, levels, facts)
 
 
+def lanes_of(place: Layout, bits: Any, values: Any, n_states: int, shift: int) -> StepLanes:
+    """What the functions of ``succinct.maps.lanes`` take, with arrays wherever they are."""
+    return StepLanes(
+        bits=bits,
+        values=values,
+        table=place.table,
+        tails=place.tails,
+        n_states=np.int64(n_states),
+        shift=np.int64(shift),
+        vocab_at=np.int64(place.vocab_at),
+        vocab_width=np.int64(place.vocab_width),
+        vocab_size=np.int64(place.vocab_size),
+    )
+
+
 def _params(place: Layout, facts: dict[str, Any] | None) -> dict[str, Any]:
     """The scalars of a file."""
     params: dict[str, Any] = {"n_keys": place.n_keys, "n_codes": place.vocab_size, "tails": facts}
@@ -414,7 +413,16 @@ def _width(high: Tokens) -> int:
     return (int(high.max()) - 1).bit_length()
 
 
-def _names(layout: Any, n_steps: int) -> list[str]:
+def read_layout(keys: Any, layout: Any) -> list[str]:
+    """The representation that is wanted of each step; keys and layout are checked."""
+    if not isinstance(keys, KeyTable):
+        raise TypeError(
+            f"expected a KeyTable, got {type(keys).__name__}; make one with "
+            "KeyTable.from_sequences, from_rows, from_flat, ..."
+        )
+    if keys.n_keys == 0:
+        raise ValueError("an index needs at least one key, got an empty KeyTable")
+    n_steps = keys.max_length
     names = [layout] * n_steps if isinstance(layout, str) else list(layout)
     if len(names) != n_steps:
         raise ValueError(f"layout: expected {n_steps} names, one a step, got {len(names)}")

@@ -98,16 +98,18 @@ INLINE void steps_write_rows(const step_t *s, steps_part_t *part, uint64_t *bits
     uint64_t width = s->rows_width, mask = (1ull << width) - 1, e = part->entries, p = part->rows;
     uint64_t i;
     if (s->rows_kind == OFFSETS) {
-        /* Without a branch: what begins no row goes where nobody looks. */
+        /* Without a branch: what begins no row goes where nobody looks.  The place may lie before
+         * the words, for those who keep only what comes later. */
+        int64_t at = (int64_t)s->rows_at >> 6;
         uint64_t trash;
         if (width == 32) {
-            uint32_t *to = (uint32_t *)(values + (s->rows_at >> 6));
+            uint32_t *to = (uint32_t *)(values + at);
             for (i = 0; i < n; i++) {
                 *(is_first(entries[i]) ? to + p : (uint32_t *)&trash) = (uint32_t)(e + i);
                 p += is_first(entries[i]);
             }
         } else {
-            uint64_t *to = values + (s->rows_at >> 6);
+            uint64_t *to = values + at;
             for (i = 0; i < n; i++) {
                 *(is_first(entries[i]) ? to + p : &trash) = e + i;
                 p += is_first(entries[i]);

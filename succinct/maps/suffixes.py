@@ -299,8 +299,8 @@ def put_bits(words: Words, at: int, bits: npt.NDArray[np.bool_] | npt.NDArray[np
 
 
 def put_values(
-    words: Words, at: int, column: npt.NDArray[np.int64], width: int, first: int = 0
+    words: Words, at: int, column: npt.NDArray[np.integer[Any]], width: int, first: int = 0
 ) -> None:
     """Write integers of `width` bits, numbers `first` and so on of those from place `at` on, which
     is a multiple of 64, into zeroed words."""
-    _chains.put_packed(words[at // 64 :], width, first, column)
+    _chains.put_packed(words[at // 64 :], width, first, column.astype(np.int64, copy=False))

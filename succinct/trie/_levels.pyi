@@ -29,6 +29,7 @@ def count_tokens(table: KeyTable | Heads, start: int, stop: int, counts: _I64) -
 def count_code_lengths(
     table: KeyTable | Heads, start: int, stop: int, codes: _U32, lengths: _I64
 ) -> None: ...
+def last_tokens(table: KeyTable, start: int, stop: int, last: _I64) -> None: ...
 def fill_steps(
     table: KeyTable | Heads,
     start: int,

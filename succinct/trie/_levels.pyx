@@ -155,6 +155,24 @@ def _count_code_lengths(token_t[::1] tokens, Keys table, int64_t start, int64_t 
             b = next
 
 
+def last_tokens(table, start, stop, int64_t[::1] last):
+    """Write the token of the last prefix of each length d + 1 that the keys of a part have to
+    `last[d]`, unless they have none."""
+    _last_tokens(table.tokens, Keys(table), start, stop, last)
+
+
+def _last_tokens(token_t[::1] tokens, Keys keys, int64_t start, int64_t stop, int64_t[::1] last):
+    cdef int64_t i = stop - 1, d = 0, begin, end
+    with nogil:
+        while i >= start and d < last.shape[0]:
+            begin = start_of(keys.offsets, keys.fixed, i)
+            end = start_of(keys.offsets, keys.fixed, i + 1)
+            while d < end - begin:
+                last[d] = tokens[begin + d]
+                d += 1
+            i -= 1
+
+
 # ---- the second pass -----------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from succinct._threads import in_threads, parts_of
+from succinct._threads import equal_parts, in_threads, parts_of
 from succinct.keys import KeyTable
 from succinct.trie import _chains, _levels
 from succinct.trie._keys import Heads
@@ -34,6 +34,8 @@ class Passes:
     threads : int
         With 0, everything is counted and written one by one, in the simplest way: what the
         others must come to.
+    n_parts : int, optional
+        Parts to make, at most; by default some more than threads.
 
     Attributes
     ----------
@@ -51,12 +53,15 @@ class Passes:
         The tokens of each step lie in [low, high).
     """
 
-    def __init__(self, keys: KeyTable | Heads, threads: int) -> None:
+    def __init__(self, keys: KeyTable | Heads, threads: int, n_parts: int | None = None) -> None:
         self.table, self.threads = keys, threads
         self.keys = keys.keys if isinstance(keys, Heads) else keys
         # Arrays of as many numbers as a key is long, for every part, are less than the keys.
         most = len(keys.tokens) // keys.max_length
-        self.parts = parts_of(keys.n_keys, max(1, threads), most)
+        if n_parts is None:
+            self.parts = parts_of(keys.n_keys, max(1, threads), most)
+        else:
+            self.parts = equal_parts(keys.n_keys, max(1, min(n_parts, most)))
         self.entries, self.rows, n_keys, inner = (self._counts(np.int64) for _ in range(4))
         low, high = self._counts(np.uint32), self._counts(np.uint32)
         low[:] = 2**32 - 1
@@ -79,15 +84,22 @@ class Passes:
         length = self.table.max_length
         return np.zeros((len(self.parts), length + 32), dtype)[:, :length]
 
-    def each(self, function: Callable[..., None], *arguments: Any, of_parts: Any = ()) -> None:
-        """Call a compiled function for each part, with the rows of arrays that belong to it."""
+    def each(
+        self,
+        function: Callable[..., None],
+        *arguments: Any,
+        of_parts: Any = (),
+        among: range | None = None,
+    ) -> None:
+        """Call a compiled function for each part, or some of them, with the rows of arrays that
+        belong to it."""
 
         def work(i: int) -> None:
             part = self.parts[i]
             rows = [array[i] for array in of_parts]
             function(self.table, part.start, part.stop, *arguments, *rows)
 
-        in_threads(work, range(len(self.parts)), max(1, self.threads))
+        in_threads(work, among or range(len(self.parts)), max(1, self.threads))
 
     def count_tokens(self) -> Counts:
         """How many prefixes end with each token below ``vocab_size``."""
@@ -141,18 +153,20 @@ class Passes:
         values: npt.NDArray[np.uint64],
         codes: npt.NDArray[np.uint32],
         chunks: npt.NDArray[np.uint64],
+        among: range | None = None,
     ) -> None:
-        """Write a step-sliced index into zeroed words.
+        """Write a step-sliced index, or what some parts have of it, into zeroed words.
 
         `chunks`, uint64 [parts, max_length, 2], counts the second and third chunks of codes;
         the rest is as for the function in ``_levels``.
         """
         if self.threads:
             before = _before(self.entries), _before(self.rows), _before(chunks)
-            self.each(_levels.fill_steps, table, bits, values, codes, of_parts=before)
+            self.each(_levels.fill_steps, table, bits, values, codes, of_parts=before, among=among)
         else:
             _levels.put_steps(self.table, table, bits, values, codes)
-        _levels.end_steps(table, bits, values)
+        if among is None or among.stop == len(self.parts):
+            _levels.end_steps(table, bits, values)
 
     def fill_prefixes(
         self,

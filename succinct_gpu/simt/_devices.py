@@ -157,10 +157,8 @@ def as_cuda_array(obj: Any, sync: bool = True) -> DeviceArray:
     ]
     size = 0 if 0 in shape else sum(spans) + dtype.itemsize
     buffer: Any = (ctypes.c_char * size).from_address(what["data"][0] if size else id(obj))
-    array: NDArray[Any] = np.ndarray(shape, dtype, buffer, strides=strides)
-    view = DeviceArray(array)
-    view.owner = obj  # type: ignore[attr-defined]
-    return view
+    buffer.owner = obj  # which all views of it keep
+    return DeviceArray(np.ndarray(shape, dtype, buffer, strides=strides))
 
 
 def to_device(obj: Any, stream: Any = 0, copy: bool = True, to: Any = None) -> DeviceArray:

@@ -6,6 +6,7 @@ pytest.importorskip("numba.cuda.core", reason="numba-cuda is not installed")
 
 import succinct_gpu as sg
 from bench import gpu
+from succinct_gpu import simt
 
 
 def test_what_is_counted(capsys):
@@ -19,6 +20,12 @@ def test_what_is_counted(capsys):
     assert "| grid sync | 4 | 1 |" in text
     # Nothing is measured where there is no device.
     assert " us |" not in text
+
+
+def test_builds():
+    with simt.session():
+        found = gpu.builds(gpu.Bench(executor=True))
+    assert [row["buffers"] for row in found.rows][:: len(found.rows) // 3] == [2, 1, 0]
 
 
 def test_no_device(capsys):
