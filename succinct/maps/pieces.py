@@ -177,10 +177,10 @@ class Pieces:
         """The tokens by frequency, which are before all steps, and what is behind them: nothing."""
         place, codes = self.plan.place, self.plan.codes
         n = -(-place.vocab_size * place.vocab_width // 64)
+        padding = self.sizes["bits"] - -(-place.n_bits // 64)
+        buffer[: n + padding + 1] = 0
         if n:
             suffixes.put_values(buffer, 0, codes.tokens, codes.width)
-        padding = self.sizes["bits"] - -(-place.n_bits // 64)
-        buffer[n : n + padding + 1] = 0
         runs = [
             Run("values", place.vocab_at // 64, 0, n),
             Run("values", self.sizes["values"] - 1, n, n + 1),
