@@ -155,7 +155,25 @@ def test_lookups(chosen: str) -> None:
         assert [trie.key_id(tuple(row)) for row in rows[:50].tolist()] == ids[:50].tolist()
 
 
-@pytest.mark.parametrize("layout", ["joint", "packed", "sparse"])
+def test_labels_alike_in_their_low_bits(chosen: str) -> None:
+    # Families of 1, 2, … 40 and of 500, whose labels differ beyond the low 16 bits only, or lie
+    # close together; those in the last slots too.
+    low, high = np.divmod(np.arange(40 * 41 // 2), 40)
+    family = np.append(np.repeat(np.arange(40), np.arange(1, 41)), np.full(500, 40))
+    label = np.append(low + (high % 3 << 16) + high // 3 * 2, 7 * np.arange(500) << 8)
+    rows = np.unique(np.stack([family, label], 1), axis=0)
+    trie = LoudsTrie.build(KeyTable.from_rows(rows))
+    every = np.stack(np.meshgrid(np.arange(41), np.append(np.unique(label), 2**32 - 2)), 2)
+    every = every.reshape(-1, 2)
+    number = {tuple(row): i for i, row in enumerate(rows.tolist())}
+    want = [number.get(tuple(row), -1) for row in every.tolist()]
+    assert trie.key_ids(every).tolist() == want
+    states = trie.advance(trie.advance(trie.root, every[:, 0]), every[:, 1])
+    assert trie.state_key_ids(states).tolist() == want
+    assert [tuple(row) in trie for row in every[:500].tolist()] == [i >= 0 for i in want[:500]]
+
+
+@pytest.mark.parametrize("layout", ["joint", "packed", "sparse", "louds"])
 def test_rows_of_very_different_length(chosen: str, layout: str) -> None:
     # Rows of one entry, then some of thousands: stretches without a boundary, and crowded ones.
     rng = np.random.default_rng(5)
@@ -163,7 +181,8 @@ def test_rows_of_very_different_length(chosen: str, layout: str) -> None:
     first = np.repeat(np.arange(3000), widths)
     second = np.concatenate([np.sort(rng.choice(9000, n, replace=False)) for n in widths])
     rows = np.stack([first, second, (first + second) % 5], 1)
-    index = StepMap.build(KeyTable.from_rows(rows), layout)
+    keys = KeyTable.from_rows(rows)
+    index = LoudsTrie.build(keys, tail=False) if layout == "louds" else StepMap.build(keys, layout)
     assert index.key_ids(rows).tolist() == list(range(len(rows)))
     some = rng.integers(0, len(rows), 2000)
     assert [index.key_id(tuple(row)) for row in rows[some].tolist()] == some.tolist()

@@ -40,6 +40,7 @@ cdef extern from "succinct/bits/marks.h" nogil:
     ctypedef struct marks_t:
         const mark_t *mark
         uint64_t shift
+        const mark_t *finer
     ctypedef struct elias_fano_t:
         bitvector_t high
         packed_t low
@@ -47,6 +48,8 @@ cdef extern from "succinct/bits/marks.h" nogil:
     uint64_t marks_shift(uint64_t, uint64_t) noexcept
     uint64_t marks_size(uint64_t, uint64_t, uint64_t) noexcept
     void marks_fill(const bitvector_t *, uint64_t, uint64_t, int, uint64_t, mark_t *) noexcept
+    uint64_t marks_refine(const bitvector_t *, const marks_t *, uint64_t, int, mark_t *,
+                          mark_t *) noexcept
 
 
 cdef extern from "succinct/bits/kernels.h" nogil:

@@ -2,8 +2,8 @@
  *
  * In a stretch of a bit-vector, mark j tells where one (or zero) number j << shift of the stretch
  * lies, and how many there are from it to the end of its word and of the next three.  There is a
- * mark of 64 bits for every 160 to 320 bits.  They are made when an index is loaded, and stand in
- * no file.
+ * mark of 64 bits for every 160 to 320 bits.  Where two marks lie far apart nevertheless, finer ones
+ * may stand between them.  Marks are made when an index is loaded, and stand in no file.
  */
 #ifndef SUCCINCT_MARKS_H
 #define SUCCINCT_MARKS_H
@@ -13,11 +13,12 @@
 #define MARK_SPACING 320    /* bits from mark to mark, at most, on average */
 #define MARK_SHIFT_MAX 7    /* numbers within a mark are smaller than MARK_MANY */
 #define MARK_MANY 128
-#define MARK_FAR 2048       /* bits between two marks from where on a search is quicker */
+#define MARK_FAR 2048       /* more bits between two marks are far */
+#define FINER_BITS 3        /* of a far mark's `upto`, for the shift of the finer ones */
 
 typedef struct {
     uint32_t at;    /* from the start of the stretch */
-    uint32_t upto;  /* four counts of a byte each, MARK_MANY for more */
+    uint32_t upto;  /* four counts of a byte each, MARK_MANY for more; or where finer marks are */
 } mark_t;
 
 typedef struct {
@@ -25,6 +26,7 @@ typedef struct {
     uint64_t begin;     /* the stretch in the vector */
     uint64_t first;     /* ones (or zeros) of the vector before it */
     uint64_t shift;
+    const mark_t *finer; /* NULL if there are none */
 } marks_t;
 
 /* x without its k lowest ones, which it has and more. */
@@ -40,13 +42,24 @@ INLINE uint64_t marks_select(const bitvector_t *v, const marks_t *m, uint64_t k,
                              uint64_t *next, bits_query_t select1, bits_query_t select0,
                              bits_drop_t drop) {
     const mark_t *mark = m->mark + (k >> m->shift);
-    uint64_t flip = zeros ? ~0ull : 0, at, x, w;
-    if (m->mark == NULL || mark[1].at - mark->at > MARK_FAR) {
+    uint64_t flip = zeros ? ~0ull : 0, at, x, w, shift = m->shift, far;
+    far = m->mark == NULL || mark[1].at - mark->at > MARK_FAR;
+    if (far && m->finer) {
+        uint64_t rest = k & ((1ull << shift) - 1);
+        shift = mark->upto & ((1u << FINER_BITS) - 1);
+        mark = m->finer + (mark->upto >> FINER_BITS) + (rest >> shift);
+        if (shift == 0) {
+            if (next) *next = m->begin + mark[1].at;
+            return m->begin + mark->at;
+        }
+        far = mark[1].at - mark->at > MARK_FAR;
+    }
+    if (far) {
         at = zeros ? select0(v, m->first + k) : select1(v, m->first + k);
         if (next) *next = zeros ? bits_next_zero(v, at + 1) : bits_next_one(v, at + 1);
         return at;
     }
-    uint32_t rest = (uint32_t)(k & ((1ull << m->shift) - 1)), upto = mark->upto;
+    uint32_t rest = (uint32_t)(k & ((1ull << shift) - 1)), upto = mark->upto;
     /* How many of the counts are at most `rest`: bit 7 of every byte of a subtraction. */
     uint32_t within = ((rest * 0x01010101u | 0x80808080u) - upto) & 0x80808080u;
     uint32_t passed = (uint32_t)__builtin_popcount(within);
@@ -63,6 +76,10 @@ INLINE uint64_t marks_select(const bitvector_t *v, const marks_t *m, uint64_t k,
     while (x == 0) x = v->words[++w] ^ flip;
     *next = w << 6 | (uint64_t)__builtin_ctzll(x);
     return at;
+}
+
+INLINE void marks_prefetch(const marks_t *m, uint64_t k) {
+    __builtin_prefetch(m->mark + (k >> m->shift));
 }
 
 /* The shift of the marks of `count` ones in a stretch of `length` bits. */
@@ -105,6 +122,27 @@ static inline void marks_fill(const bitvector_t *v, uint64_t begin, uint64_t len
     }
     mark->at = (uint32_t)length;
     mark->upto = 0;
+}
+
+/* The finer marks of a stretch with `count` ones (or zeros), whose marks are filled and which is not
+ * too long: says in far marks where they lie, and writes them unless `finer` is NULL; returns how
+ * many. */
+static inline uint64_t marks_refine(const bitvector_t *v, const marks_t *m, uint64_t count,
+                                    int zeros, mark_t *mark, mark_t *finer) {
+    uint64_t n = 0;
+    for (uint64_t k = 0; k < count; k += 1ull << m->shift, mark++) {
+        uint64_t length = mark[1].at - mark->at, here = count - k;
+        if (length <= MARK_FAR) continue;
+        if (here > 1ull << m->shift) here = 1ull << m->shift;
+        uint64_t shift = marks_shift(length, here), size = marks_size(length, here, shift);
+        if (finer) {
+            marks_fill(v, m->begin + mark->at, length, zeros, shift, finer + n);
+            for (uint64_t i = n; i < n + size; i++) finer[i].at += mark->at;
+            mark->upto = (uint32_t)(n << FINER_BITS | shift);
+        }
+        n += size;
+    }
+    return n;
 }
 
 /* ---- Elias-Fano: value i is (select1(high, i) - i) << low.width | low[i] ---------------------- */

@@ -63,6 +63,12 @@ static inline int bits_get(const bitvector_t *v, uint64_t i) {
     return (int)((v->words[i >> 6] >> (i & 63)) & 1);
 }
 
+/* Fetch what the rank of bit i looks at. */
+static inline void bits_prefetch(const bitvector_t *v, uint64_t i) {
+    __builtin_prefetch(v->words + (i >> 6));
+    __builtin_prefetch(v->blocks + (i >> BLOCK_SHIFT));
+}
+
 /* Ones before block b. */
 static inline uint64_t bits_before(const bitvector_t *v, uint64_t b) {
     return v->supers[b >> SUPER_SHIFT] + v->blocks[b];

@@ -338,8 +338,7 @@ INLINE uint64_t steps_pick(const steps_t *t, const step_t *s, uint64_t first, ui
 
 INLINE void steps_prefetch(const steps_t *t, const step_t *s, uint64_t first) {
     if (s->kind == BITMAP) {
-        __builtin_prefetch(t->bits.words + (first >> 6));
-        __builtin_prefetch(t->bits.blocks + (first >> BLOCK_SHIFT));
+        bits_prefetch(&t->bits, first);
     } else {
         __builtin_prefetch((const char *)t->values + ((s->tokens_at + first * s->width) >> 3));
     }
@@ -467,7 +466,7 @@ static inline uint64_t steps_fill_marks(const steps_t *t, const step_t *s, marks
                                         mark_t *mark) {
     int zeros = s->kind == JOINT || s->rows_kind == EXTRAS;
     uint64_t length, count, others = s->entries - s->rows; /* as in _tree_size of layout.py */
-    m->mark = NULL;
+    m->mark = m->finer = NULL;
     if (s->kind == BITMAP || s->kind == RICE) return 0;
     if (s->kind == JOINT) {
         count = s->rows * s->buckets + 1;

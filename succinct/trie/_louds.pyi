@@ -32,3 +32,5 @@ class LoudsCore(Core):
     tail: PackedArray
     tail_end: BitVector
     max_length: int
+    @property
+    def marks_nbytes(self) -> int: ...

@@ -10,8 +10,8 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 from succinct._walker cimport Core
 from succinct.bits.bitvector cimport (
-    BitVector, bits_get, bits_next_one, bits_query_t, bits_rank1, bits_select1, bitvector_t,
-    isa_level, packed_get, packed_t, popcount64,
+    BitVector, bits_get, bits_next_one, bits_rank1, bits_select1, bitvector_t, isa_level, mark_t,
+    marks_fill, marks_refine, marks_shift, marks_size, marks_t, packed_get, packed_t, popcount64,
 )
 from succinct.bits.packed cimport PackedArray
 
@@ -26,21 +26,24 @@ cdef extern from "succinct/trie/louds.h" nogil:
         const uint16_t *slots
         uint64_t n_nodes
         int has_links
-    ctypedef uint64_t (*step_t)(const louds_t *, uint64_t, uint64_t) noexcept nogil
+        marks_t zeros
+    ctypedef int64_t (*find_t)(const louds_t *, const uint32_t *, uint64_t) noexcept nogil
+    ctypedef uint64_t (*walk_t)(const louds_t *, uint64_t, const uint32_t *,
+                                uint64_t) noexcept nogil
     ctypedef int64_t (*number_t)(const louds_t *, uint64_t) noexcept nogil
     ctypedef void (*advance_t)(const louds_t *, const uint64_t *, const uint32_t *, uint64_t *,
                                size_t) noexcept nogil
     ctypedef void (*lookup_t)(const louds_t *, const uint32_t *, const int64_t *, int64_t *,
                               size_t) noexcept nogil
     ctypedef struct louds_kernels_t:
-        step_t step
+        find_t find
+        walk_t walk
         number_t number
         advance_t advance
         lookup_t lookup
     const uint64_t NODE_MASK, ONE_PLACE, DEAD, NOWHERE
     const int PLACE_SHIFT
     const louds_kernels_t *louds_kernels_for(int) noexcept
-    uint64_t bits_select0(const bitvector_t *, uint64_t) noexcept
     int louds_is_link(const louds_t *, uint64_t) noexcept
     uint64_t louds_link(const louds_t *, uint64_t) noexcept
     uint64_t louds_label(const louds_t *, uint64_t) noexcept
@@ -48,8 +51,15 @@ cdef extern from "succinct/trie/louds.h" nogil:
     uint64_t louds_after(const louds_t *, uint64_t, uint64_t) noexcept
     uint64_t louds_place(const louds_t *, uint64_t) noexcept
     int louds_is_state(const louds_t *, uint64_t) noexcept
-    uint64_t louds_children(const louds_t *, uint64_t, uint64_t *, bits_query_t) noexcept
     int louds_is_key(const louds_t *, uint64_t) noexcept
+
+# What needs no instruction set of its own.
+cdef extern from * nogil:
+    """
+    #define plain_children(t, v, first) \\
+        louds_children(t, v, first, bits_select1, bits_select0, bits_drop)
+    """
+    uint64_t plain_children(const louds_t *, uint64_t, uint64_t *) noexcept
 
 
 def is_tree(BitVector topology):
@@ -80,6 +90,7 @@ cdef class LoudsCore(Core):
     cdef readonly BitVector topology, terminal, link, tail_end
     cdef readonly PackedArray label_high, link_high, tail
     cdef readonly object slots
+    cdef object marks, finer
     cdef readonly int64_t max_length
     cdef louds_t t
     cdef const louds_kernels_t *kernels
@@ -99,13 +110,48 @@ cdef class LoudsCore(Core):
         self.t.slots = &view[0]
         self.t.n_nodes = len(terminal)
         self.t.has_links = len(link) > 0
+        self._mark()
         self.kernels = louds_kernels_for(isa_level(isa().encode()))
+
+    cdef int _mark(self) except -1:
+        """Make the marks of the zeros of the topology, which are the ends of families (marks.h)."""
+        cdef bitvector_t *v = &self.t.topology
+        cdef marks_t *zeros = &self.t.zeros
+        cdef uint64_t[::1] words
+        cdef uint64_t count = self.t.n_nodes + 1, n, more = 0
+        cdef mark_t *mark
+        zeros.shift = marks_shift(v.length, count)
+        n = marks_size(v.length, count, zeros.shift)
+        if n:
+            self.marks = words = np.empty(n, np.uint64)
+            zeros.mark = mark = <mark_t *>&words[0]
+            with nogil:
+                marks_fill(v, 0, v.length, 1, zeros.shift, mark)
+                more = marks_refine(v, zeros, count, 1, mark, NULL)
+        if more:
+            self.finer = words = np.empty(more, np.uint64)
+            zeros.finer = <mark_t *>&words[0]
+            with nogil:
+                marks_refine(v, zeros, count, 1, mark, <mark_t *>&words[0])
+        return 0
+
+    @property
+    def marks_nbytes(self):
+        """Bytes of the marks."""
+        return sum(marks.nbytes for marks in (self.marks, self.finer) if marks is not None)
 
     cdef bint is_state(self, uint64_t state) noexcept nogil:
         return louds_is_state(&self.t, state)
 
     cdef uint64_t step(self, uint64_t state, uint64_t token) noexcept nogil:
-        return self.kernels.step(&self.t, state, token)
+        cdef uint32_t one = <uint32_t>token
+        return self.kernels.walk(&self.t, state, &one, 1)
+
+    cdef uint64_t walk(self, uint64_t state, const uint32_t *tokens, uint64_t n) noexcept nogil:
+        return self.kernels.walk(&self.t, state, tokens, n)
+
+    cdef int64_t find(self, const uint32_t *tokens, uint64_t n) noexcept nogil:
+        return self.kernels.find(&self.t, tokens, n)
 
     cdef bint ends_key(self, uint64_t state) noexcept nogil:
         return louds_is_key(&self.t, state)
@@ -119,7 +165,7 @@ cdef class LoudsCore(Core):
             return 0
         if state > NODE_MASK:
             return 1
-        return louds_children(&self.t, state, &first, bits_select0) - first
+        return plain_children(&self.t, state, &first) - first
 
     cdef void list_children(self, uint64_t state, uint32_t *tokens,
                             uint64_t *children) noexcept nogil:
@@ -134,7 +180,7 @@ cdef class LoudsCore(Core):
                 tokens[0] = <uint32_t>packed_get(&self.t.tail, v)
                 children[0] = louds_after(&self.t, state, v)
             return
-        end = louds_children(&self.t, state, &first, bits_select0)
+        end = plain_children(&self.t, state, &first)
         for v in range(first, end):
             tokens[v - first] = <uint32_t>louds_label(&self.t, v)
             children[v - first] = louds_entered(&self.t, v)
@@ -152,7 +198,6 @@ cdef class LoudsCore(Core):
         if states.shape[0]:
             with nogil:
                 self.kernels.advance(&self.t, &states[0], &tokens[0], &out[0], states.shape[0])
-
 
     def lookup(self, const uint32_t[::1] tokens, const int64_t[::1] offsets, int64_t[::1] out):
         """The number of each sequence, or -1."""
@@ -174,7 +219,7 @@ cdef class LoudsCore(Core):
                     if token < <uint64_t>vocab_size:
                         mask[i, token >> 5] |= <uint32_t>1 << (token & 31)
                     continue
-                end = louds_children(&self.t, states[i], &v, bits_select0)
+                end = plain_children(&self.t, states[i], &v)
                 for k in range(v, end):
                     token = louds_label(&self.t, k)
                     if token < <uint64_t>vocab_size:

@@ -7,7 +7,7 @@
 #ifndef SUCCINCT_LOUDS_H
 #define SUCCINCT_LOUDS_H
 
-#include "succinct/bits/rank_select.h"
+#include "succinct/bits/marks.h"
 
 #define PLACE_SHIFT 40
 #define NODE_MASK ((1ull << PLACE_SHIFT) - 1)
@@ -22,7 +22,17 @@ typedef struct {
     const uint16_t *slots;
     uint64_t n_nodes;
     int has_links;
+    marks_t zeros; /* of the topology */
 } louds_t;
+
+/* The node in [begin, end) with a label, of a trie without links; or DEAD. */
+typedef uint64_t (*label_find_t)(const louds_t *, uint64_t begin, uint64_t end, uint64_t token);
+
+/* What each instruction set has its own of, as parameters (see bits_query_t). */
+#define QUERIES                                                                                \
+    bits_query_t rank1, bits_query_t select1, bits_query_t select0, bits_drop_t drop,          \
+        label_find_t label_find
+#define Q rank1, select1, select0, drop, label_find
 
 INLINE int louds_is_link(const louds_t *t, uint64_t v) {
     return t->has_links && bits_get(&t->link, v);
@@ -72,14 +82,43 @@ INLINE int louds_is_state(const louds_t *t, uint64_t state) {
 }
 
 /* The continuations of node v are the nodes [*first, return value). */
-INLINE uint64_t louds_children(const louds_t *t, uint64_t v, uint64_t *first, bits_query_t select0) {
-    uint64_t begin = select0(&t->topology, v);
+INLINE uint64_t louds_children(const louds_t *t, uint64_t v, uint64_t *first, bits_query_t select1,
+                               bits_query_t select0, bits_drop_t drop) {
+    uint64_t end, begin = marks_select(&t->topology, &t->zeros, v, 1, &end, select1, select0, drop);
     *first = begin - v;
-    return bits_next_zero(&t->topology, begin + 1) - v - 1;
+    return end - v - 1;
+}
+
+/* Siblings [begin, result) of at most `most` that the one with a label is among, if it is there;
+ * of a trie without links. */
+INLINE uint64_t louds_narrow(const louds_t *t, uint64_t *begin, uint64_t end, uint64_t token,
+                             uint64_t most) {
+    uint64_t n = end - *begin, first;
+    if (n <= most) return end;
+    first = louds_label(t, *begin);
+    if (louds_label(t, end - 1) - first == n - 1) { /* a label for every number, as at the root */
+        if (token - first >= n) return *begin;
+        *begin += token - first;
+        return *begin + 1;
+    }
+    for (uint64_t half; n > most; n -= half) { /* which half cannot be foretold: no branch */
+        half = n >> 1;
+        *begin += louds_label(t, *begin + half - 1) < token ? half : 0;
+    }
+    return *begin + n;
+}
+
+INLINE uint64_t label_find(const louds_t *t, uint64_t begin, uint64_t end, uint64_t token) {
+    end = louds_narrow(t, &begin, end, token, 1);
+    return begin < end && louds_label(t, begin) == token ? begin : DEAD;
 }
 
 /* The child of a node in [begin, end) by its token, as a state. */
-INLINE uint64_t louds_find(const louds_t *t, uint64_t begin, uint64_t end, uint64_t token) {
+INLINE uint64_t louds_find(const louds_t *t, uint64_t begin, uint64_t end, uint64_t token,
+                           label_find_t label_find) {
+    /* A branch on a single child goes on with the next step before its label is there. */
+    if (!t->has_links && end - begin == 1) return louds_label(t, begin) == token ? begin : DEAD;
+    if (!t->has_links) return label_find(t, begin, end, token);
     while (begin < end) {
         uint64_t mid = (begin + end) >> 1, here = louds_label(t, mid);
         if (here < token) begin = mid + 1;
@@ -105,12 +144,13 @@ INLINE uint64_t louds_step_in_chain(const louds_t *t, uint64_t state, uint64_t t
     return louds_after(t, state, at);
 }
 
-INLINE uint64_t louds_step(const louds_t *t, uint64_t state, uint64_t token, bits_query_t select0) {
+INLINE uint64_t louds_step(const louds_t *t, uint64_t state, uint64_t token, QUERIES) {
     uint64_t begin, end;
+    (void)rank1;
     if (state == DEAD) return DEAD;
     if (state > NODE_MASK) return louds_step_in_chain(t, state, token);
-    end = louds_children(t, state, &begin, select0);
-    return louds_find(t, begin, end, token);
+    end = louds_children(t, state, &begin, select1, select0, drop);
+    return louds_find(t, begin, end, token, label_find);
 }
 
 INLINE int louds_is_key(const louds_t *t, uint64_t state) {
@@ -118,14 +158,15 @@ INLINE int louds_is_key(const louds_t *t, uint64_t state) {
 }
 
 /* The number of the key of a state, or -1. */
-INLINE int64_t louds_number(const louds_t *t, uint64_t state) {
-    return louds_is_key(t, state) ? (int64_t)bits_rank1(&t->terminal, state) : -1;
+INLINE int64_t louds_number(const louds_t *t, uint64_t state, bits_query_t rank1) {
+    return louds_is_key(t, state) ? (int64_t)rank1(&t->terminal, state) : -1;
 }
 
-/* ---- for several instruction sets (kernels.c) ------------------------------------------------ */
+/* ---- for several instruction sets (louds_kernels.c) -------------------------------------------- */
 
 typedef struct {
-    uint64_t (*step)(const louds_t *, uint64_t state, uint64_t token);
+    int64_t (*find)(const louds_t *, const uint32_t *tokens, uint64_t n); /* a number, or -1 */
+    uint64_t (*walk)(const louds_t *, uint64_t state, const uint32_t *tokens, uint64_t n);
     int64_t (*number)(const louds_t *, uint64_t state);
     /* out[i] = the state behind tokens[i] from states[i] */
     void (*advance)(const louds_t *, const uint64_t *states, const uint32_t *tokens, uint64_t *out,

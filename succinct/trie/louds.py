@@ -45,8 +45,9 @@ class LoudsTrie(Index):
     -----
     Space, per node: 2 bits of topology, 1 of terminal flags, 1 of link flags if there are tails,
     each with up to 8 % of directory, and 16 + w bits of label or link, w being the bits that the
-    largest needs beyond 16. Tokens in the tail take their packed width and one bit.
-    Time: a step is two selects and a binary search among the siblings, O(log n) at worst.
+    largest needs beyond 16; in memory also about half a bit of marks (select that looks at one
+    word). Tokens in the tail take their packed width and one bit.
+    Time: a step is one select and a binary search among the siblings, O(log n) at worst.
 
     Key numbers count the terminal nodes in level order. Without tails that is the order of
     :class:`succinct.KeyTable`: shorter keys first, lexicographic among keys of one length. With
@@ -204,6 +205,7 @@ class LoudsTrie(Index):
         core = self._core
         parts = [
             ("topology", core.topology.nbytes),
+            ("marks", core.marks_nbytes),
             ("terminal", core.terminal.nbytes),
             ("slots", core.slots.nbytes),
             ("label_high", core.label_high.nbytes),
@@ -223,7 +225,7 @@ class LoudsTrie(Index):
         ``tails`` says whether chains are folded and, unless the trie was built with
         ``tail=False``, what was found: ``alpha``, tokens left after suffixes were shared as a share
         of those before; ``mean_chain``, tokens in a chain; ``nbytes_folded`` and
-        ``nbytes_plain``, the size either way. Folding pays about where
+        ``nbytes_plain``, the size either way, marks aside. Folding pays about where
         alpha < 1 - 1 / mean_chain.
         """
         tails = {"folded": self.has_tail, **(self._params["tails"] or {})}
