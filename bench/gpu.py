@@ -131,8 +131,8 @@ def latencies(bench: Bench) -> Table:
     return table
 
 
-def searches(bench: Bench) -> Table:
-    """FlashTrie: one search, and batches."""
+def searches(bench: Bench) -> Iterator[Table]:
+    """FlashTrie: one search, and batches; then the phases of a search."""
     from bench.workloads import Proposer
 
     random = np.random.default_rng(1)
@@ -142,20 +142,22 @@ def searches(bench: Bench) -> Table:
     trie = LoudsTrie.build(KeyTable.from_rows(rows))
     proposer = Proposer(KeyTable.from_rows(rows[:20_000]))
     device = sg.to_device(trie)
+    widths = (8,) if bench.executor else (100, 1000)
     table = Table("searches", "Searches over proposals (FlashTrie)",
                   {"batch": "{}", "beam": "{}", "proposals": "{}", **bench.columns})  # fmt: skip
     table.text = (
         f"Of {n_keys:,} keys of {length} tokens; proposals are on the host, and so are results: "
         "both copies are in the window."
     )
-    widths = (8,) if bench.executor else (100, 1000)
     for width in widths:
         for batch in (1, 2) if bench.executor else (1, 2, 4, 8):
             if not bench.has_time():
                 break
             grids = proposer.grids(batch, length, width, width // 2)
+            # One kernel is enough for counts, which it does not change.
             searcher = sg.Searcher(device, max_batch=batch, max_beam_width=width,
-                                   max_proposals=width, max_steps=length)  # fmt: skip
+                                   max_proposals=width, max_steps=length,
+                                   timed=bench.executor)  # fmt: skip
 
             def call(searcher: Any = searcher, grids: Any = grids, width: int = width) -> None:
                 searcher.search(grids.token_ids, grids.logprobs, beam_width=width)
@@ -163,7 +165,32 @@ def searches(bench: Bench) -> Table:
             limit = _SEARCH_LIMIT_US if (batch, width) == (1, 1000) else None
             row = {"batch": batch, "beam": width, "proposals": width}
             table.rows.append(row | bench.measure(call, limit))
-    return table
+    yield table
+    if not bench.has_time():
+        return
+    unit = "accesses to memory" if bench.executor else "cycles of the clock"
+    columns = {"beam": "{}", "phase": "{}", "step": "{}", "clock": "{:,}", "share": "{:.3f}"}
+    table = Table("phases", "Phases of a search", columns)
+    table.text = (
+        f"In {unit}, by a kernel that reads the clock between them. Waiting for other blocks "
+        "belongs to a phase. Shares are of all phases together."
+    )
+    for width in widths:
+        grids = proposer.grids(1, length, width, width // 2)
+        searcher = sg.Searcher(device, max_beam_width=width, max_proposals=width,
+                               max_steps=length, timed=True)  # fmt: skip
+        for _ in range(3):
+            searcher.search(grids.token_ids, grids.logprobs, beam_width=width)
+        phases = searcher.phases
+        assert phases is not None
+        found = [("expand", i + 1, int(n)) for i, n in enumerate(phases.expand[0])]
+        found += [("select", i + 1, int(n)) for i, n in enumerate(phases.select[0])]
+        found += [("trace back", "", int(phases.trace[0]))]
+        total = sum(spent for _, _, spent in found)
+        for phase, step, spent in found:
+            row = {"beam": width, "phase": phase, "step": step}
+            table.rows.append(row | {"clock": spent, "share": spent / total})
+    yield table
 
 
 def masking(bench: Bench) -> Table:
@@ -294,9 +321,11 @@ def builds(bench: Bench) -> Table:
 
 def tables(bench: Bench) -> Iterator[Table]:
     """Everything that is measured."""
-    for measure in (latencies, searches, masking):
-        if bench.has_time():
-            yield measure(bench)
+    yield latencies(bench)
+    if bench.has_time():
+        yield from searches(bench)
+    if bench.has_time():
+        yield masking(bench)
     if bench.has_time() and not bench.executor:  # no kernels run, so nothing is to be counted
         yield builds(bench)
     if bench.has_time():

@@ -39,12 +39,13 @@ from succinct.decode.result import BeamResult
 from succinct.maps.stepmap import Representation
 from succinct_gpu._decoder import BeamDecoder
 from succinct_gpu._device import require
-from succinct_gpu._searcher import Searcher
+from succinct_gpu._searcher import Phases, Searcher
 from succinct_gpu._transfer import Transfer
 from succinct_gpu._workspace import Workspace
 
 __all__ = [
     "BeamDecoder",
+    "Phases",
     "Searcher",
     "Transfer",
     "Workspace",

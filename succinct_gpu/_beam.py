@@ -15,7 +15,10 @@ itself, a larger one the grid.
 from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir
 from numba import cuda
+from numba.cuda import types
+from numba.cuda.extending import intrinsic
 
 from succinct.decode._select import unorder32
 from succinct.trie.lanes import child_range, find_child, key_number
@@ -92,11 +95,34 @@ def take(*arguments: Any) -> np.int64:
     return np.int64(0)
 
 
-def read_clock(clocks: Any, at: np.int64) -> None:
-    """Note the time, or nothing; chosen when the kernel is compiled."""
+@intrinsic  # type: ignore[untyped-decorator]
+def ticks(typing_context: Any) -> Any:
+    """Cycles of the multiprocessor; in the executor, accesses to memory."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(ir.IntType(64), [])
+        return builder.call(
+            ir.InlineAsm(kind, "mov.u64 $0, %clock64;", "=l", side_effect=True), arguments
+        )
+
+    return types.int64(), generate
 
 
-def no_clock(clocks: Any, at: np.int64) -> None:
+def read_clock(clocks: Any, query: np.int64, member: np.int64, at: np.int64) -> None:
+    """Note the time of a query, or nothing; chosen when the kernel is compiled."""
+
+
+def note_clock(clocks: Any, query: np.int64, member: np.int64, at: np.int64) -> None:
+    """The first block of a team notes when it was where: the begin of the search is 0, then come
+    the ends of expanding and of selecting of every step, then that of tracing back."""
+    if member == 0 and cuda.threadIdx.x == 0:
+        if at == 0:
+            for k in range(clocks.shape[1]):
+                clocks[query, k] = 0
+        clocks[query, at] = ticks()
+
+
+def no_clock(clocks: Any, query: np.int64, member: np.int64, at: np.int64) -> None:
     """For searches that are not timed."""
 
 
@@ -154,7 +180,7 @@ def search(
             grid.sync()
         else:
             cuda.syncthreads()
-        read_clock(clocks, np.int64(0))
+        read_clock(clocks, query, member, np.int64(0))
         step = np.int64(0)
         rounds = np.int64(0)
         alive = n_steps > 0
@@ -202,7 +228,7 @@ def search(
                 grid.sync()
             else:
                 cuda.syncthreads()
-            read_clock(clocks, 1 + 2 * step)
+            read_clock(clocks, query, member, 1 + 2 * step)
             if i < 2:
                 plan[i, 0] = np.uint64(0)
                 plan[i, 1] = np.uint64(0)
@@ -255,12 +281,12 @@ def search(
                 if i == 0 and leads:
                     flags[own_flags, (rounds + 2) % 3] = np.int32(0)
                 rounds += 1
-            read_clock(clocks, 2 + 2 * step)
+            read_clock(clocks, query, member, 2 + 2 * step)
             alive = flags[own_flags, 3 + step % 3] != 0 and step + 1 < n_steps
             step += 1
         trace(index, query, member, share, notes, found, out)
-        read_clock(clocks, 1 + 2 * n_steps)
         cuda.syncthreads()
+        read_clock(clocks, query, member, 1 + 2 * n_steps)
         query += teams
 
 

@@ -370,7 +370,7 @@ class BeamDecoder(on_host.BeamDecoder):
             notes,
             found,
             flags,
-            there(np.zeros(1, np.int64)),
+            there(np.zeros((1, 1), np.int64)),
             found,
         ]
         blocks = self._blocks.setdefault(("dense" if dense else "own", values.dtype), {})

@@ -41,6 +41,27 @@ class Pending(NamedTuple):
     refuse_repeats: bool
 
 
+class Phases(NamedTuple):
+    """How long a search was in its phases, by the clock of the multiprocessor that has the first
+    block of each query; waiting for the others belongs to a phase. In the executor it counts what
+    all threads access of memory, so that phases can be compared there as well.
+
+    Attributes
+    ----------
+    expand : int64 array [queries, steps]
+        Cycles from the begin of each step to where all candidates are listed; 0 for steps that had
+        no rows.
+    select : int64 array [queries, steps]
+        From there to where the next rows are.
+    trace : int64 array [queries]
+        To follow the paths back and write the results.
+    """
+
+    expand: NDArray[np.int64]
+    select: NDArray[np.int64]
+    trace: NDArray[np.int64]
+
+
 class Searcher:
     """Room for searches over one index on the device, and their launch.
 
@@ -61,6 +82,13 @@ class Searcher:
         the others are for comparison. Results do not depend on it.
     selection : {"radix", "merge"}
         How the best candidates are chosen. Results do not depend on it.
+    timed : bool
+        Read the clock between the phases of every search, in a kernel of its own.
+
+    Attributes
+    ----------
+    phases : Phases or None
+        How long the phases of the last search took, if `timed`.
 
     Raises
     ------
@@ -101,6 +129,7 @@ class Searcher:
         max_results: int | None = None,
         variant: str = "binary",
         selection: str = "radix",
+        timed: bool = False,
     ) -> None:
         require("Searcher", _ON_HOST)
         from succinct_gpu import _beam, _expand, _topk
@@ -113,7 +142,8 @@ class Searcher:
         one_of("variant", variant, VARIANTS)
         one_of("selection", selection, SELECTIONS)
         self._index = index
-        self.variant, self.selection = variant, selection
+        self.variant, self.selection, self.timed = variant, selection, timed
+        self.phases: Phases | None = None
         self.max_batch = at_least_one("max_batch", max_batch)
         self.max_proposals = at_least_one("max_proposals", max_proposals)
         self.max_steps = at_least_one("max_steps", max_steps)
@@ -151,7 +181,7 @@ class Searcher:
             ("token_at", _expand.token_at),
             ("choose_round", getattr(_topk, f"{selection}_round")),
             ("take", getattr(_topk, f"take_{selection}")),
-            ("read_clock", _beam.no_clock),
+            ("read_clock", _beam.note_clock if timed else _beam.no_clock),
         )
         self._known = index._known_tokens() if variant == "ppt" else _no_known_tokens()
         self._blocks: dict[Any, int] = {}
@@ -195,6 +225,7 @@ class Searcher:
             "lengths": (shape, np.int64),
             "tokens": ((*shape, steps), np.uint32),
             "first_repeat": ((1,), np.int64),
+            "clocks": ((queries, 2 * steps + 2) if self.timed else (1, 1), np.int64),
         }
 
     # ---- searching --------------------------------------------------------------------------
@@ -327,6 +358,8 @@ class Searcher:
                 f"token_ids[{first_repeat // found.steps}, {first_repeat % found.steps}]: a token "
                 'appears twice; pass duplicates="first" to use the first only'
             )
+        if self.timed:
+            self.phases = _phases(host["clocks"])
         output = self._beam.Output(*(host[name].copy() for name in self._beam.Output._fields))
         return joined([packed(output, found.factors)])
 
@@ -419,7 +452,7 @@ class Searcher:
             notes,
             found,
             flags,
-            device["counts"],
+            out["clocks"],
             output,
         ]
         start(kernel, arguments, queries, work, self._blocks, stream)
@@ -442,7 +475,7 @@ def beam_search(
     ids, values = _read_proposals(token_ids, logprobs, stream if stream is not None else 0)
     shape = tuple(map(int, ids.shape))
     asked = read_options(index, shape, **options)
-    sizes = {
+    sizes: dict[str, Any] = {
         "max_batch": max(1, shape[0]),
         "max_steps": max(1, shape[1]),
         "max_proposals": max(1, shape[2]),
@@ -456,6 +489,17 @@ def beam_search(
         index._searchers[variant, selection] = kept
     found: BeamResult = kept.search(ids, values, allowed=allowed, stream=stream, **options)
     return found
+
+
+def _phases(clocks: NDArray[np.int64]) -> Phases:
+    """What was noted, as spans."""
+    steps = clocks.shape[1] // 2 - 1
+    # Steps that were not taken end when the one before did.
+    ends = clocks.copy()
+    for k in range(1, ends.shape[1]):
+        ends[:, k] = np.where(ends[:, k] == 0, ends[:, k - 1], ends[:, k])
+    spans = np.diff(ends, axis=1)
+    return Phases(spans[:, 0 : 2 * steps : 2], spans[:, 1 : 2 * steps : 2], spans[:, 2 * steps])
 
 
 def one_of(name: str, value: Any, known: Sequence[str]) -> None:

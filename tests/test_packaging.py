@@ -61,7 +61,7 @@ def test_gpu_package_explains_itself(
         "capture_step": lambda: succinct_gpu.capture_step(*step),
         "calibrate": lambda: succinct_gpu.calibrate(None, step[1]),
     }
-    need_none = {"is_available", "Transfer", "Workspace"}
+    need_none = {"is_available", "Phases", "Transfer", "Workspace"}
     assert {*calls, *need_none} == set(succinct_gpu.__all__)
     for name, call in calls.items():
         with pytest.raises(RuntimeError, match=rf"succinct_gpu\.{name} needs .*on the CPU"):

@@ -19,6 +19,7 @@ _ASSEMBLY = {
     "activemask.b32 $0;": "simt.activemask",
     "mov.u32 $0, %lanemask_lt;": "simt.lanemask_lt",
     "mov.u32 $0, %dynamic_smem_size;": "simt.dynamic_shared",
+    "mov.u64 $0, %clock64;": "simt_clock",
     "nanosleep.u32 $0;": "simt_nanosleep",
     "cvt.f32.f16 $0, $1;": "simt.half_to_float",
     "cvt.f64.f16 $0, $1;": "simt.half_to_double",
@@ -110,6 +111,7 @@ declare i64 @simt_grid_handle(i32) nounwind
 declare i32 @simt_grid_sync(i64, i32, i32) convergent nounwind
 declare i32 @simt_activemask() convergent nounwind
 declare ptr @simt_shared(i64) memory(none) nounwind willreturn
+declare i64 @simt_clock() convergent nounwind
 declare void @simt_nanosleep(i32) convergent nounwind
 declare void @simt_trap(i32) noreturn nounwind
 declare void @simt_access(ptr, i64, i32, i32) nounwind
@@ -326,8 +328,11 @@ def with_checks(module: str, size_of: Callable[[str], int], sites: Sites) -> str
     """Put a call of the runtime before every access to memory of an optimised module."""
     sites.read_locations(module)
     lines = []
+    in_entry = False
     for line in module.splitlines():
-        for pointer, size, kind in _accesses(line, size_of):
+        if line.startswith("define "):
+            in_entry = "@simt_entry(" in line  # parameters, which are no memory of the device
+        for pointer, size, kind in [] if in_entry else _accesses(line, size_of):
             debug = re.search(r", !dbg !\d+", line)
             call = (
                 f"  call void @simt_access(ptr {pointer}, i64 {size}, i32 {kind}, "

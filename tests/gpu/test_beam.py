@@ -8,7 +8,7 @@ from numba import cuda
 
 import succinct_gpu as sg
 from succinct import BitVector, CsrMap, KeyTable, LoudsTrie, StepMap, beam_search
-from succinct_gpu import _topk
+from succinct_gpu import _topk, simt
 from tests.gpu import beam_kernels
 from tests.gpu.runs import each_run, running
 
@@ -127,19 +127,64 @@ def test_search(run, index):
             assert len(expected.scores) > 10
 
 
+MERGING = {"variant": "probe", "selection": "merge", "timed": True}
+
+
 @pytest.mark.parametrize("index", ["csr"], indirect=True)
-@pytest.mark.parametrize(
-    ("run", "how"),
-    [("simt-random", {}), ("simt-reversed", {"variant": "probe", "selection": "merge"})],
-)
+@pytest.mark.parametrize(("run", "how"), [("simt-random", {}), ("simt-reversed", MERGING)])
 def test_more_candidates_than_a_block_sorts(run, index, how):
     options = {"beam_width": 600, "max_results": 500}
+    with running(run):
+        sizes = {"max_beam_width": 600, "max_proposals": 70, "max_steps": 4}
+        searcher = sg.Searcher(sg.to_device(index), **sizes, **how)
     for decimals in (7, 0):
         tokens, logprobs = proposals(1, 4, 70, decimals=decimals)
         expected = beam_search(index, tokens, logprobs, **options)
         with running(run):
-            found = sg.beam_search(sg.to_device(index), tokens, logprobs, **how, **options)
-        assert same(found, expected)
+            assert same(searcher.search(tokens, logprobs, **options), expected)
+
+
+@pytest.mark.parametrize("how", [{}, MERGING], ids=["radix", "merge"])
+def test_a_million_candidates(how):
+    """With many equal scores among them."""
+    every = np.arange(1000, dtype=np.uint32)
+    rows = np.stack(np.meshgrid(every, every, indexing="ij"), -1).reshape(-1, 2)
+    index = CsrMap.build(KeyTable.from_rows(rows))
+    random = np.random.default_rng(1)
+    tokens = np.stack([random.permutation(1000) for _ in range(2)])
+    logprobs = np.log(random.random((2, 1000))).round(2).astype(np.float32)
+    expected = beam_search(index, tokens, logprobs, beam_width=1000)
+    # The race check takes its time where all is merged.
+    with simt.session(race_check=not how):
+        sizes = {"max_beam_width": 1000, "max_proposals": 1000, "max_steps": 2}
+        searcher = sg.Searcher(sg.to_device(index), **sizes, **how)
+        assert same(searcher.search(tokens, logprobs, beam_width=1000), expected)
+
+
+@pytest.mark.parametrize("index", ["csr"], indirect=True)
+def test_phases(index):
+    """In the executor all accesses to memory are in one of them."""
+    tokens, logprobs = proposals(2, 7, 20)
+    with running("simt-random"):
+        device, sizes = sg.to_device(index), {"max_beam_width": 9, "max_proposals": 20}
+        searcher = sg.Searcher(device, max_batch=2, max_steps=7, **MERGING, **sizes)
+        for queries, steps in ((2, 7), (1, 7), (1, 3)):  # the first notes more
+            given = tokens[:queries, :steps], logprobs[:queries, :steps]
+            with simt.record() as seen:
+                searcher.search(*given, beam_width=9)
+            phases = searcher.phases
+            assert phases.expand.shape == phases.select.shape == (queries, steps)
+            for part in (phases.expand[:, :3], phases.select[:, :3], phases.trace):
+                assert (part > 0).all()
+            assert (phases.expand[:, 6:] == 0).all()  # no key has so many tokens
+            total = phases.trace + phases.expand.sum(axis=1) + phases.select.sum(axis=1)
+            counted = sum(seen.counters[:6])
+            assert total.max() <= counted
+            if queries == 1:
+                before = 2 * _topk.PASSES * _topk.BINS  # histograms are cleared
+                assert total[0] > 0.9 * (counted - before)
+        plain = sg.Searcher(device, max_steps=1, **sizes)
+        assert plain.phases is None
 
 
 @each_run

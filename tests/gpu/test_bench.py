@@ -12,12 +12,22 @@ from succinct_gpu import simt
 def test_what_is_counted(capsys):
     assert gpu.main(["--executor"]) == 0
     text = capsys.readouterr().out
-    for title in ("Latencies", "Searches over", "A step of masking", "Steps from hidden states"):
+    for title in (
+        "Latencies",
+        "Searches over",
+        "Phases of a search",
+        "A step of masking",
+        "Steps from hidden states",
+    ):
         assert f"## {title}" in text
     rows = [line for line in text.splitlines() if line.startswith("| 1 | StepMap | selective | ")]
     assert len(rows) == 5
     assert all(int(row.split("|")[5]) == 6 for row in rows)  # launches
     assert "| grid sync | 4 | 1 |" in text
+    phases = [line.split("|") for line in text.splitlines() if line.startswith("| 8 | ")]
+    phases = [cells for cells in phases if cells[2].strip() in ("expand", "select", "trace back")]
+    assert len(phases) == 9
+    assert abs(sum(float(cells[5]) for cells in phases) - 1) < 0.01
     # Nothing is measured where there is no device.
     assert " us |" not in text
 

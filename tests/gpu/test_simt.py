@@ -181,6 +181,7 @@ def test_grid_sync(scheduled):
     assert seen.launches[0][0] == "rotate"
     assert seen.counters.grid_syncs == 5
     assert seen.counters.global_stores == 5 * 240
+    assert seen.counters.global_loads == 5 * 240  # parameters are no memory of the device
 
 
 def test_order_inside_a_warp(scheduled):
