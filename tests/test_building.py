@@ -183,7 +183,7 @@ print((keys.nbytes + beyond) / (keys.nbytes + index.nbytes))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux tells of a process")
-@pytest.mark.parametrize("cls", ["StepMap"])
+@pytest.mark.parametrize("cls", ["StepMap", "LoudsTrie"])
 def test_tails_take_little_memory(cls):
     command = [sys.executable, "-c", PEAK, cls]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -12,9 +12,25 @@ _U16 = npt.NDArray[np.uint16]
 _U32 = npt.NDArray[np.uint32]
 _U64 = npt.NDArray[np.uint64]
 
-def chain_ends(table: KeyTable, n_prefixes: int, max_chain: int) -> _U32: ...
+def chain_ends(table: KeyTable, n_prefixes: int, max_chain: int) -> _Spans: ...
+def count_chains(
+    table: KeyTable, ends: _Spans, n_nodes: _I64, n_links: _I64
+) -> tuple[int, int, int]: ...
+def list_chains(table: KeyTable, ends: _Spans, spans: _Spans, last: _U64) -> None: ...
 def fill_chains(
-    table: KeyTable, ends: _U32, topology: _U64, terminal: _U64, origin: _I64, span: _U32
+    table: KeyTable,
+    ends: _Spans,
+    next_node: _I64,
+    next_link: _I64,
+    links: _Spans,
+    label_width: int,
+    link_width: int,
+    topology: _U64,
+    terminal: _U64,
+    link: _U64,
+    slots: _U16,
+    label_high: _U64,
+    link_high: _U64,
 ) -> None: ...
 def gather_chains(
     table: KeyTable, origin: _I64, span: _U32, backwards: bool
@@ -22,18 +38,17 @@ def gather_chains(
 def gather_backwards(
     table: KeyTable, last: _I64, offsets: _I64, ranks: _U32, out: _U32
 ) -> None: ...
-def merge_suffixes(backwards: _U32, offsets: _I64, order: _I64) -> tuple[_I64, _U32, _I64]: ...
-def fill_slots(
-    table: KeyTable,
-    origin: _I64,
-    span: _U32,
-    links: _I64,
-    label_width: int,
-    link_width: int,
-    slots: _U16,
-    label_high: _U64,
-    link_high: _U64,
-) -> None: ...
+def merge_suffixes(
+    backwards: _U32,
+    offsets: _I64,
+    behind: _U32,
+    link: int,
+    width: int,
+    used: int,
+    tail: _U64,
+    tail_end: _U64,
+    links: _Spans,
+) -> int: ...
 def count_rests(heads: Heads, n_heads: _I64, n_rests: _I64) -> tuple[int, int]: ...
 def list_rests(heads: Heads, spans: _Spans, last: _U64, counts: _I64) -> None: ...
 def places_of(array: npt.NDArray[np.uint8], value: int, out: _I64) -> int: ...

@@ -12,10 +12,22 @@ from succinct.trie._keys cimport Keys, common, end_of, start_of, token_t
 
 import numpy as np
 
+from succinct._scratch import scratch
+from succinct.keys.sequences import narrowest
+
 ctypedef fused span_t:
     uint8_t
     uint16_t
     uint32_t
+
+ctypedef fused other_t:
+    uint8_t
+    uint16_t
+    uint32_t
+
+ctypedef fused link_t:
+    uint32_t
+    uint64_t
 
 
 def chain_ends(table, n_prefixes, max_chain):
@@ -27,16 +39,16 @@ def chain_ends(table, n_prefixes, max_chain):
 
     Returns
     -------
-    ends : uint32 [nodes without the root]
+    ends : unsigned [nodes without the root]
     """
     room = min(n_prefixes, 2 * table.n_keys + n_prefixes // max_chain)
-    ends = np.empty(room, np.uint32)
+    ends = scratch(room, narrowest(table.max_length))
     path = np.empty(table.max_length + 1, np.uint32)
     used = _chain_ends(table.tokens, Keys(table), max_chain, ends, path)
     return ends[room - used:]
 
 
-def _chain_ends(token_t[::1] tokens, Keys keys, int64_t max_chain, uint32_t[::1] ends,
+def _chain_ends(token_t[::1] tokens, Keys keys, int64_t max_chain, span_t[::1] ends,
                 uint32_t[::1] path):
     # From the last key to the first: `path` holds the known branchings above the key, and those
     # that later keys show. All branchings that key i is the first to have are known at key i.
@@ -64,58 +76,108 @@ def _chain_ends(token_t[::1] tokens, Keys keys, int64_t max_chain, uint32_t[::1]
             while top and path[top - 1] > shared:
                 top -= 1
                 at -= 1
-                ends[at] = path[top]
+                ends[at] = <span_t>path[top]
                 # Cut the chain above it from its top, every max_chain tokens.
                 below = max(shared, <int64_t>path[top - 1] if top else 0)
                 length = path[top] - below
                 length -= (length - 1) % max_chain + 1
                 while length > 0:
                     at -= 1
-                    ends[at] = <uint32_t>(below + length)
+                    ends[at] = <span_t>(below + length)
                     length -= max_chain
             next_end = end
             end = b
     return ends.shape[0] - at
 
 
-def fill_chains(table, const uint32_t[::1] ends, topology, terminal, origin, span):
-    """Fill the arrays of a LOUDS trie with one node for every entry of `ends`.
+def count_chains(table, ends, int64_t[::1] n_nodes, int64_t[::1] n_links):
+    """Count the nodes that `ends` lists, and those of them with a chain of tokens, by their depth.
 
-    `topology` and `terminal` come zeroed as the words of bit-vectors. For every node, `origin`
-    (int64) gets the place in the table of the first token on its edge and `span` (uint32) the
-    number of these tokens; both are by node number, with nothing for the root.
+    `n_nodes` and `n_links`, int64 [max_length], come zeroed; the children of the root come first.
+
+    Returns
+    -------
+    n_tokens, longest, largest : int
+        All tokens in chains, those of the longest one, and the largest of them.
     """
-    depth = np.zeros(table.max_length + 1, np.int64)
     path = np.empty(table.max_length + 1, np.uint32)
-    _count_chains(table.tokens, Keys(table), ends, depth, path)
-    next_node = 1 + np.cumsum(depth) - depth
-    _fill_chains(table.tokens, Keys(table), ends, next_node, path, topology, terminal, origin,
-                 span)
+    return _count_chains(table.tokens, Keys(table), ends, n_nodes, n_links, path)
 
 
-def _count_chains(token_t[::1] tokens, Keys keys, const uint32_t[::1] ends, int64_t[::1] depth,
-                  uint32_t[::1] path):
-    cdef int64_t i, a = 0, b = 0, end, shared, height = 0, at = 0
+def _count_chains(token_t[::1] tokens, Keys keys, const span_t[::1] ends, int64_t[::1] n_nodes,
+                  int64_t[::1] n_links, uint32_t[::1] path):
+    cdef int64_t i, j, a = 0, b = 0, end, shared, height = 0, at = 0
+    cdef int64_t n_tokens = 0, longest = 0
+    cdef uint32_t largest = 0
     with nogil:
         for i in range(keys.n):
             end = start_of(keys.offsets, keys.fixed, i + 1)
             shared = common(&tokens[0], a, b, end)
             while height and path[height - 1] > shared:
                 height -= 1
-            while True:
+            while shared < end - b:
+                n_nodes[height] += 1
+                if ends[at] - shared > 1:
+                    n_links[height] += 1
+                    n_tokens += ends[at] - shared
+                    longest = max(longest, ends[at] - shared)
+                    for j in range(b + shared, b + ends[at]):
+                        largest = max(largest, <uint32_t>tokens[j])
+                shared = ends[at]
                 path[height] = ends[at]
-                depth[height] += 1
                 height += 1
                 at += 1
-                if ends[at - 1] == end - b:
-                    break
+            a, b = b, end
+    return n_tokens, longest, largest
+
+
+def list_chains(table, ends, spans, uint64_t[::1] last):
+    """The lengths of all chains into `spans`, in the order of the table; the zeroed words `last`
+    get a bit for the last token of each."""
+    _list_chains(table.tokens, Keys(table), ends, spans, last)
+
+
+def _list_chains(token_t[::1] tokens, Keys keys, const span_t[::1] ends, other_t[::1] spans,
+                 uint64_t[::1] last):
+    cdef int64_t i, a = 0, b = 0, end, shared, at = 0, used = 0, stop
+    with nogil:
+        for i in range(keys.n):
+            end = start_of(keys.offsets, keys.fixed, i + 1)
+            shared = common(&tokens[0], a, b, end)
+            while shared < end - b:
+                if ends[at] - shared > 1:
+                    spans[used] = <other_t>(ends[at] - shared)
+                    used += 1
+                    stop = b + ends[at] - 1
+                    last[stop >> 6] |= <uint64_t>1 << (stop & 63)
+                shared = ends[at]
+                at += 1
             a, b = b, end
 
 
-def _fill_chains(token_t[::1] tokens, Keys keys, const uint32_t[::1] ends,
-                 int64_t[::1] next_node, uint32_t[::1] path, uint64_t[::1] topology,
-                 uint64_t[::1] terminal, int64_t[::1] origin, uint32_t[::1] span):
-    cdef int64_t i, a = 0, b = 0, end, shared, height = 0, at = 0, node = 0, parent, bit
+def fill_chains(table, ends, int64_t[::1] next_node, int64_t[::1] next_link, links,
+                uint32_t label_width, uint32_t link_width, uint64_t[::1] topology,
+                uint64_t[::1] terminal, uint64_t[::1] link, uint16_t[::1] slots,
+                uint64_t[::1] label_high, uint64_t[::1] link_high):
+    """Fill the zeroed arrays of a LOUDS trie with one node for every entry of `ends`.
+
+    `links` says where each chain begins in the tail, in the order of the table. A node whose edge
+    has one token gets that token's low 16 bits as its slot, its high bits at its place among such
+    nodes (the root counts as one); a link node likewise its link. `next_node` and `next_link` are
+    the number of the first node of each depth and how many links come before it.
+    """
+    path = np.empty(table.max_length + 1, np.uint32)
+    _fill_chains(table.tokens, Keys(table), ends, next_node, next_link, links, label_width,
+                 link_width, topology, terminal, link, slots, label_high, link_high, path)
+
+
+def _fill_chains(token_t[::1] tokens, Keys keys, const span_t[::1] ends, int64_t[::1] next_node,
+                 int64_t[::1] next_link, const link_t[::1] links, uint32_t label_width,
+                 uint32_t link_width, uint64_t[::1] topology, uint64_t[::1] terminal,
+                 uint64_t[::1] link, uint16_t[::1] slots, uint64_t[::1] label_high,
+                 uint64_t[::1] link_high, uint32_t[::1] path):
+    cdef int64_t i, a = 0, b = 0, end, shared, height = 0, at = 0, node = 0, parent, bit, used = 0
+    cdef uint64_t value
     with nogil:
         topology[0] |= 1  # the super-root
         for i in range(keys.n):
@@ -123,20 +185,29 @@ def _fill_chains(token_t[::1] tokens, Keys keys, const uint32_t[::1] ends,
             shared = common(&tokens[0], a, b, end)
             while height and path[height - 1] > shared:
                 height -= 1
-            while True:
+            while shared < end - b:
                 parent = next_node[height - 1] - 1 if height else 0
                 node = next_node[height]
                 next_node[height] += 1
                 bit = node + parent + 1
                 topology[bit >> 6] |= <uint64_t>1 << (bit & 63)
-                origin[node] = b + shared
-                span[node] = <uint32_t>(ends[at] - shared)
+                if ends[at] - shared > 1:
+                    value = links[used]
+                    used += 1
+                    link[node >> 6] |= <uint64_t>1 << (node & 63)
+                    if link_width:
+                        packed_put(&link_high[0], link_width, next_link[height], value >> 16)
+                    next_link[height] += 1
+                else:
+                    value = tokens[b + shared]
+                    if label_width:
+                        packed_put(&label_high[0], label_width, node - next_link[height],
+                                   value >> 16)
+                slots[node] = <uint16_t>value
                 shared = ends[at]
                 path[height] = ends[at]
                 height += 1
                 at += 1
-                if shared == end - b:
-                    break
             terminal[node >> 6] |= <uint64_t>1 << (node & 63)
             a, b = b, end
 
@@ -187,78 +258,61 @@ def _gather_backwards(token_t[::1] tokens, const int64_t[::1] last, const int64_
 
 
 def merge_suffixes(const uint32_t[::1] backwards, const int64_t[::1] offsets,
-                   const int64_t[::1] order):
+                   const uint32_t[::1] behind, int64_t link, uint32_t width, int64_t used,
+                   uint64_t[::1] tail, uint64_t[::1] tail_end, uint64_t[::1] links):
     """Lay chains out so that one that is a suffix of another shares its place.
 
-    `backwards` and `offsets` are the chains, each backwards; `order` sorts them. A chain is a
-    suffix of another only if, backwards, it is a prefix of its successor in that order.
+    A chain is a suffix of another only if, backwards, it is a prefix of its successor in their
+    order; so they are gone through from the last to the first.
+
+    Parameters
+    ----------
+    backwards, offsets
+        The chains in ascending order, each backwards.
+    behind, link
+        The chain behind them all, or nothing, and where it begins in the tail.
+    used
+        Length of the tail so far.
+    tail, tail_end
+        Zeroed words: of the packed tokens, `width` bits each, and of the bits that mark the last
+        token of a chain.
+    links : uint64 [chains]
+        Gets where each chain begins.
 
     Returns
     -------
-    links : int64 [chains]
-        Where each chain begins in the tail.
-    tail : uint32
-    last : int64
-        Positions in the tail of the last tokens of the chains.
+    used : int
+        Length of the tail then.
     """
-    cdef int64_t n = order.shape[0], j, h, a, length, next_a = 0, next_length = 0, used = 0
-    cdef int64_t merged = 0, next_link = 0
-    links_array = np.empty(n, np.int64)
-    tail_array = np.empty(backwards.shape[0], np.uint32)
-    last_array = np.empty(n, np.int64)
-    cdef int64_t[::1] links = links_array, last = last_array
-    cdef uint32_t[::1] tail = tail_array
+    return _merge_suffixes(backwards, offsets, behind, link, width, used, tail, tail_end, links)
+
+
+def _merge_suffixes(const uint32_t[::1] backwards, const int64_t[::1] offsets,
+                    const uint32_t[::1] behind, int64_t next_link, uint32_t width, int64_t used,
+                    uint64_t[::1] tail, uint64_t[::1] tail_end, uint64_t[::1] links):
+    cdef int64_t j, h, length, next_length = behind.shape[0]
+    cdef const uint32_t *chain
+    cdef const uint32_t *next_chain = &behind[0] if next_length else NULL
     with nogil:
-        for j in range(n - 1, -1, -1):
-            a = offsets[order[j]]
-            length = offsets[order[j] + 1] - a
+        for j in range(links.shape[0] - 1, -1, -1):
+            chain = &backwards[0] + offsets[j]
+            length = offsets[j + 1] - offsets[j]
             h = 0
             if length <= next_length:
-                while h < length and backwards[a + h] == backwards[next_a + h]:
+                while h < length and chain[h] == next_chain[h]:
                     h += 1
             if h == length:
                 next_link += next_length - length
             else:
                 next_link = used
-                for h in range(length):
-                    tail[used + h] = backwards[a + length - 1 - h]
+                if width:
+                    for h in range(length):
+                        packed_put(&tail[0], width, used + h, chain[length - 1 - h])
                 used += length
-                last[merged] = used - 1
-                merged += 1
-            links[order[j]] = next_link
-            next_a, next_length = a, length
-    return links_array, tail_array[:used].copy(), last_array[:merged].copy()
-
-
-def fill_slots(table, const int64_t[::1] origin, const uint32_t[::1] span,
-               const int64_t[::1] links, uint32_t label_width, uint32_t link_width, slots,
-               label_high, link_high):
-    """Fill the labels and links of nodes with folded chains, in node order.
-
-    A node whose edge has one token gets that token's low 16 bits as its slot, its high bits at
-    its place among such nodes (the root counts as one); a link node likewise its link.
-    """
-    _fill_slots(table.tokens, origin, span, links, label_width, link_width, slots, label_high,
-                link_high)
-
-
-def _fill_slots(token_t[::1] tokens, const int64_t[::1] origin, const uint32_t[::1] span,
-                const int64_t[::1] links, uint32_t label_width, uint32_t link_width,
-                uint16_t[::1] slots, uint64_t[::1] label_high, uint64_t[::1] link_high):
-    cdef int64_t v, n_links = 0
-    cdef uint32_t token
-    with nogil:
-        for v in range(1, origin.shape[0]):
-            if span[v] > 1:
-                slots[v] = <uint16_t>links[n_links]
-                if link_width:
-                    packed_put(&link_high[0], link_width, n_links, <uint64_t>links[n_links] >> 16)
-                n_links += 1
-            else:
-                token = <uint32_t>tokens[origin[v]]
-                slots[v] = <uint16_t>token
-                if label_width:
-                    packed_put(&label_high[0], label_width, v - n_links, token >> 16)
+                tail_end[(used - 1) >> 6] |= <uint64_t>1 << ((used - 1) & 63)
+            links[j] = next_link
+            next_chain, next_length = chain, length
+    return used
 
 
 def count_rests(heads, int64_t[::1] n_heads, int64_t[::1] n_rests):

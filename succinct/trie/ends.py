@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -56,9 +56,15 @@ class Ends:
 
     def __iter__(self) -> Iterator[Numbers]:
         """The pieces of one part after another, each in the order of the table."""
-        for part, size in enumerate(self._sizes):
-            if size:
-                members = np.empty(size, np.int64)
+        return self._members(range(len(self._sizes)))
+
+    def __reversed__(self) -> Iterator[Numbers]:
+        return self._members(reversed(range(len(self._sizes))))
+
+    def _members(self, parts: Iterable[int]) -> Iterator[Numbers]:
+        for part in parts:
+            if self._sizes[part]:
+                members = np.empty(self._sizes[part], np.int64)
                 _chains.places_of(self.parts, part, members)
                 yield members
 

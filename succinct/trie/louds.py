@@ -10,15 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from succinct import format
+from succinct._scratch import scratch
 from succinct._threads import read_threads
 from succinct.bits import BitVector, PackedArray
 from succinct.bits.packed import words_for
 from succinct.format import Parts, StrPath
 from succinct.index import Index, Numbers, load
 from succinct.keys import KeyTable
-from succinct.keys.sorting import sort_sequences
+from succinct.keys.sequences import Sequences, narrowest
+from succinct.keys.sorting import gathered, sorted_order
 from succinct.trie import _chains, lanes
 from succinct.trie._louds import LoudsCore, is_tree
+from succinct.trie.ends import Ends
 from succinct.trie.lanes import LoudsLanes
 from succinct.trie.passes import Passes, words_of_bits
 
@@ -417,51 +420,92 @@ def _may_pay(passes: Passes) -> bool:
     keys = passes.keys
     origin, span, factor = sample
     # The chain of a key begins with the token behind its last branching.
-    tokens, offsets = _chains.gather_chains(keys, origin - 1, span + np.uint32(1), True)
-    _, tail, _ = _chains.merge_suffixes(tokens, offsets, sort_sequences(tokens, offsets))
+    chains = _chains.gather_chains(keys, origin - 1, span + np.uint32(1), True)
+    rows = Sequences(*chains, 0, len(origin), keys.vocab_size - 1)
+    merged = _Merged(len(rows.tokens), keys.vocab_size - 1)
+    merged.add(gathered(rows, sorted_order(rows)[0]))
     n_nodes = int(passes.prefixes.sum())
     plain = _plain_nbytes(n_nodes, keys)
     saved = factor * float(span.sum()) * plain / n_nodes
     # Links are counted as labels, and no flags for them: more than these keys may be folded.
-    taken = factor * len(tail) * ((keys.vocab_size - 1).bit_length() + 1) / 8
+    taken = factor * merged.length * ((keys.vocab_size - 1).bit_length() + 1) / 8
     return saved > taken
+
+
+class _Merged:
+    """A tail that grows by sorted chains, from the last to the first.
+
+    Parameters
+    ----------
+    n_tokens, largest : int
+        Of all chains, before suffixes are shared.
+    """
+
+    def __init__(self, n_tokens: int, largest: int) -> None:
+        self.length = 0
+        self._width = largest.bit_length()
+        self._words = scratch(words_for(n_tokens, self._width), np.uint64)
+        self._ends = scratch(words_of_bits(n_tokens), np.uint64)
+        self._behind = np.empty(0, np.uint32)
+        self._link = 0
+
+    def add(self, chains: Sequences) -> Numbers:
+        """Where each of some chains, backwards and in ascending order, begins in the tail."""
+        links = np.empty(chains.n_rows, np.uint64)
+        tokens = chains.tokens.astype(np.uint32, copy=False)
+        self.length = _chains.merge_suffixes(
+            tokens, chains.offsets, self._behind, self._link, self._width, self.length,
+            self._words, self._ends, links,
+        )  # fmt: skip
+        self._behind, self._link = tokens[: chains.offsets[1]].copy(), int(links[0])
+        return links.view(np.int64)
+
+    def tail(self) -> tuple[PackedArray, BitVector]:
+        """The tokens, and which are the last ones of chains."""
+        words = self._words[: words_for(self.length, self._width)]
+        ends = self._ends[: words_of_bits(self.length)]
+        return (
+            PackedArray.from_storage(words, self.length, self._width),
+            BitVector.from_storage(ends, self.length),
+        )
 
 
 def _folded(keys: KeyTable, n_prefixes: int) -> _Layout:
     ends = _chains.chain_ends(keys, n_prefixes, MAX_CHAIN)
-    n_nodes = len(ends) + 1
-    topology, terminal = _zero_words(2 * n_nodes + 1), _zero_words(n_nodes)
-    origin, span = np.zeros(n_nodes, np.int64), np.zeros(n_nodes, np.uint32)
-    _chains.fill_chains(keys, ends, topology, terminal, origin, span)
-    del ends
+    nodes, chains = np.zeros((2, keys.max_length), np.int64)
+    n_tokens, longest, largest = _chains.count_chains(keys, ends, nodes, chains)
+    n_nodes, n_links = len(ends) + 1, int(chains.sum())
+    spans = scratch(n_links, narrowest(longest))
+    last = scratch(words_of_bits(len(keys.tokens)), np.uint64)
+    _chains.list_chains(keys, ends, spans, last)
+    pieces = Ends(keys, BitVector.from_storage(last, len(keys.tokens)), spans)
+    del spans, last
+    merged = _Merged(n_tokens, largest)
+    links = scratch(n_links, np.uint32 if n_tokens < 2**32 else np.uint64)
+    for members in reversed(pieces):
+        rows = pieces.rows(members)
+        order, _ = sorted_order(rows)
+        links[members[order]] = merged.add(gathered(rows, order))
+    del pieces
 
-    is_link = span > 1
-    backwards, offsets = _chains.gather_chains(keys, origin[is_link], span[is_link], True)
-    links, tail, last = _chains.merge_suffixes(
-        backwards, offsets, sort_sequences(backwards, offsets)
-    )
-    alpha = len(tail) / len(backwards) if len(backwards) else 1.0
-    mean_chain = len(backwards) / len(links) if len(links) else 0.0
-    del backwards, offsets
-
-    link = BitVector.from_bools(is_link) if len(links) else BitVector.from_indices([], 0)
     label_width = _high_width(keys.vocab_size - 1)
-    link_width = _high_width(len(tail) - 1) if len(tail) else 0
-    slots = np.zeros(n_nodes, np.uint16)
-    label_high = np.zeros(words_for(n_nodes - len(links), label_width), np.uint64)
-    link_high = np.zeros(words_for(len(links), link_width), np.uint64)
-    _chains.fill_slots(
-        keys, origin, span, links, label_width, link_width, slots, label_high, link_high
-    )
+    link_width = _high_width(merged.length - 1) if n_links else 0
+    topology, terminal = _zero_words(2 * n_nodes + 1), _zero_words(n_nodes)
+    link, slots = _zero_words(n_nodes), np.zeros(n_nodes, np.uint16)
+    label_high = np.zeros(words_for(n_nodes - n_links, label_width), np.uint64)
+    link_high = np.zeros(words_for(n_links, link_width), np.uint64)
+    _chains.fill_chains(
+        keys, ends, 1 + np.cumsum(nodes) - nodes, np.cumsum(chains) - chains, links, label_width,
+        link_width, topology, terminal, link, slots, label_high, link_high,
+    )  # fmt: skip
     return _Layout(
         BitVector.from_storage(topology, 2 * n_nodes + 1),
         BitVector.from_storage(terminal, n_nodes),
         slots,
-        PackedArray.from_storage(label_high, n_nodes - len(links), label_width),
-        link,
-        PackedArray.from_storage(link_high, len(links), link_width),
-        PackedArray(tail),
-        BitVector.from_indices(last, len(tail)),
-        alpha,
-        mean_chain,
+        PackedArray.from_storage(label_high, n_nodes - n_links, label_width),
+        BitVector.from_storage(link, n_nodes) if n_links else BitVector.from_indices([], 0),
+        PackedArray.from_storage(link_high, n_links, link_width),
+        *merged.tail(),
+        merged.length / n_tokens if n_tokens else 1.0,
+        n_tokens / n_links if n_links else 0.0,
     )
