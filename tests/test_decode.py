@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from succinct import KeyTable, LoudsTrie, reference
-from succinct.decode import _select, beam, beam_search
+from succinct.decode import _engine, _search, _select, _team, beam, beam_search
 from tests import strategies
 from tests.lanes_encoder import EncodedTrie
 
@@ -103,22 +105,46 @@ def test_results_do_not_depend_on_threads():
     assert len(set(encoded)) == 1
 
 
-def test_threads_that_share_the_beams_of_a_query_change_nothing(monkeypatch):
-    generator = np.random.default_rng(6)
-    catalog = generator.integers(0, 60, (20_000, 3))
-    index = LoudsTrie.build(KeyTable.from_sequences([*catalog, *catalog[:2000, :2]]))
-    token_ids = np.argsort(generator.random((6, 3, 60)), axis=-1)
+@pytest.fixture
+def slow_turns(monkeypatch):
+    """Plain Python instead of compiled code, in which threads take one row at a time, in turns."""
+    lock = threading.Lock()
+    add = _engine.add
+
+    def add_slowly(words, at, value):
+        time.sleep(1e-4 if at == _engine.NEXT else 0)
+        with lock:
+            return add(words, at, value)
+
+    for module in (_engine, _team):
+        monkeypatch.setattr(module, "add", add_slowly)
+    monkeypatch.setattr(_engine, "TURN", 1)
+    plain = {"search": _engine.search, "read": _engine.read}
+    monkeypatch.setattr(_search.Engine, "call", lambda _, name, *given: plain[name](*given))
+
+
+def test_threads_that_share_the_beams_of_a_query_change_nothing(monkeypatch, request):
+    random = np.random.default_rng(6)
+    catalog = random.integers(0, 8, (3000, 4))
+    index = LoudsTrie.build(KeyTable.from_sequences([*catalog, *catalog[:100, :3]]))
+    token_ids = np.argsort(random.random((4, 4, 8)), axis=-1)
     # Few distinct values, so that many sums are equal.
-    logprobs = -generator.integers(1, 6, (6, 3, 60)).astype(np.float32)
-    options = {"beam_width": [50, 700, 700], "max_results": 1000}
+    logprobs = -random.integers(1, 3, (4, 4, 8)).astype(np.float32)
+    options = {"beam_width": [8, 20, 20, 20], "max_results": 40}
     expected = beam_search(index, token_ids, logprobs, **options, num_threads=1)
+
+    def check(repeats):
+        for threads in (2, 3) * repeats:
+            for query, wanted in enumerate(expected):
+                one = token_ids[query], logprobs[query]
+                found = beam_search(index, *one, **options, num_threads=threads)[0]
+                assert found.to_bytes() == wanted.to_bytes()
+                assert found.states.tolist() == wanted.states.tolist()
+
     monkeypatch.setattr(beam, "WORTH_HELP", 0)
-    for threads in (2, 3) * 10:
-        for query in range(6):
-            one = token_ids[query], logprobs[query]
-            found = beam_search(index, *one, **options, num_threads=threads)[0]
-            assert found.to_bytes() == expected[query].to_bytes()
-            assert found.states.tolist() == expected[query].states.tolist()
+    check(20)
+    request.getfixturevalue("slow_turns")
+    check(1)
 
 
 CATALOG = [(1, 2, 3), (1, 2, 4), (1,), (70000, 5)]
