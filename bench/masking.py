@@ -229,17 +229,24 @@ def _hook(options: Options) -> Table:
     table = Table(
         "hook",
         "Masking 512 rows, beside a Python call per row",
-        {"step": "{}", "method": "{}", "us": "{:,.0f}", "speedup": "{:,.0f}x"},
+        {"columns": "{:,}", "step": "{}", "method": "{}", "us": "{:,.0f}", "speedup": "{:,.0f}x"},
         text="A catalog of 200,000 skewed ids, which the dicts take some gigabytes for at larger "
-        "sizes. The hook masks the rows whole, as `constrain` does, which cannot be quicker than "
-        "to *fill* the array with one value; `candidates` is all that a decoder needs, and writes "
-        "no row. Two threads may be used by all.",
+        "sizes; the logits have as many columns as there are ids in a level, or as a language "
+        "model has tokens, of which the ids are some. The hook masks the rows whole, as "
+        "`constrain` does, which cannot be quicker than to *fill* the array with one value; "
+        "`candidates` is all that a decoder needs, and writes no row. Two threads may be used by "
+        "all.",
     )
     catalog = _Catalog("skewed", drawn(5_000 if options.quick else 200_000, _LENGTH, _CODES, _SKEW))
     hook = Hook(catalog.rows)
     louds = LoudsTrie.build(catalog.keys)
-    for step in (1, 3, 6):
+    large = 4_096 if options.quick else 32_768
+    for columns, step in ((_CODES, 1), (_CODES, 3), (_CODES, 6), (large, 1), (large, 3)):
         _, prefixes, logprobs = catalog.beams(step, 512)
+        if columns > _CODES:
+            more = np.zeros((len(logprobs), columns), np.float32)
+            more[:, :_CODES] = logprobs
+            logprobs = more
         calls: dict[str, Any] = {hook.name: hook.prepare(logprobs, prefixes)}
         wanted = np.asarray(calls[hook.name]())
         for name, index in (("CsrMap", catalog.csr), ("LoudsTrie", louds)):
@@ -254,6 +261,12 @@ def _hook(options: Options) -> Table:
         for name, seconds in taken.items():
             speedup = taken[hook.name] / seconds
             table.rows.append(
-                {"step": step, "method": name, "us": seconds * 1e6, "speedup": speedup}
+                {
+                    "columns": columns,
+                    "step": step,
+                    "method": name,
+                    "us": seconds * 1e6,
+                    "speedup": speedup,
+                }
             )
     return table

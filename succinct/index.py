@@ -64,6 +64,7 @@ class Index(Walker):
         self._prefixes = prefixes
         self._low = low
         self._high = high
+        self._vocab_size = int(high.max())
         self._params = dict(params)
         self.items = None
 
@@ -87,7 +88,7 @@ class Index(Walker):
     @property
     def vocab_size(self) -> int:
         """The largest token plus one."""
-        return int(self._high.max())
+        return self._vocab_size
 
     @property
     def nbytes(self) -> int:

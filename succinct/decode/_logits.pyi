@@ -11,7 +11,7 @@ _U32 = npt.NDArray[np.uint32]
 _U64 = npt.NDArray[np.uint64]
 _F32 = npt.NDArray[np.float32]
 
-def spans(core: Core, states: _U64) -> _I64: ...
+def spans(core: Core, states: _U64) -> _I64 | None: ...
 def list_tokens(
     core: Core,
     states: _U64,

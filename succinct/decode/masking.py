@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 # Elements to write and continuations to list that are worth a thread of their own.
 _ELEMENTS = 2**20
-_CANDIDATES = 2**18
+_CANDIDATES = 2**17
 # Bits of each type: all but the sign, infinity, negative infinity.
 _BITS = {
     "float16": (np.uint16, (0x7FFF, 0x7C00, 0xFC00)),
@@ -342,7 +342,9 @@ class _Rows:
         requests: ArrayLike | None,
         num_threads: int | None,
     ) -> None:
-        self.threads = read_threads(num_threads)
+        if num_threads is not None:
+            read_threads(num_threads)
+        self.num_threads = num_threads
         if not isinstance(index, Index):
             raise TypeError(
                 f"index: expected an index such as LoudsTrie, got {type(index).__name__}"
@@ -355,21 +357,27 @@ class _Rows:
                 f"to the largest of the index, got {values.shape[1]}"
             )
         n_rows = len(values)
-        array = index._states(_args.on_host("states", states))
+        array = _args.values64(_args.on_host("states", states), "states")
         if array.ndim != 1:
             raise ValueError(f"states: expected one dimension, got shape {array.shape}")
         if len(array) != n_rows:
             raise ValueError(
                 f"states: expected {n_rows}, one for each row of logprobs, got {len(array)}"
             )
-        self.index, self.states = index, np.ascontiguousarray(array)
+        self.index, self.states = index, array
+        offsets = _logits.spans(index._core, array)
+        if offsets is None:
+            index._states(array)  # says which
+        assert offsets is not None
+        self.offsets = offsets
         unsigned, self.constants = _BITS[kind]
         self.bits = values.view(unsigned)
         self.allowed = read_row_allowed(allowed, requests, index.n_keys, n_rows)
 
     def in_parts(self, work: Callable[[slice, slice], T], worth: int) -> list[T]:
         """Call `work` with the rows of each part and their offsets, in up to `worth` threads."""
-        n, threads = len(self.states), min(self.threads, worth)
+        n = len(self.states)
+        threads = min(read_threads(self.num_threads), worth) if worth > 1 else 1
         if threads <= 1:
             return [work(slice(n), slice(n + 1))]
         return in_threads(
@@ -380,7 +388,7 @@ class _Rows:
         """The continuations of all rows that are columns of the logits and may lead to eligible
         keys: offsets, tokens, states, and the bits of their logits."""
         core, states, bits = self.index._core, self.states, self.bits
-        offsets = _logits.spans(core, states)
+        offsets = self.offsets
         size = int(offsets[-1])
         tokens, children = np.empty(size, np.uint32), np.empty(size, np.uint64)
         found = np.empty(size, bits.dtype)
@@ -457,6 +465,8 @@ def _read_others(logprobs: Any, writable: bool) -> tuple[NDArray[Any], str]:
 
 def _as_float32(bits: NDArray[Any], kind: str) -> NDArray[np.float32]:
     """Logits from their bits."""
+    if kind == "float32":
+        return bits.view(np.float32)
     if kind == "bfloat16":
         return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
     with np.errstate(over="ignore", under="ignore"):

@@ -47,10 +47,10 @@ cdef extern from "succinct/trie/louds.h" nogil:
     int louds_is_link(const louds_t *, uint64_t) noexcept
     uint64_t louds_link(const louds_t *, uint64_t) noexcept
     uint64_t louds_label(const louds_t *, uint64_t) noexcept
-    uint64_t louds_entered(const louds_t *, uint64_t) noexcept
     uint64_t louds_after(const louds_t *, uint64_t, uint64_t) noexcept
     uint64_t louds_place(const louds_t *, uint64_t) noexcept
     int louds_is_state(const louds_t *, uint64_t) noexcept
+    void louds_list(const louds_t *, uint64_t, uint64_t, uint32_t *, uint64_t *) noexcept
     int louds_is_key(const louds_t *, uint64_t) noexcept
 
 # What needs no instruction set of its own.
@@ -181,9 +181,7 @@ cdef class LoudsCore(Core):
                 children[0] = louds_after(&self.t, state, v)
             return
         end = plain_children(&self.t, state, &first)
-        for v in range(first, end):
-            tokens[v - first] = <uint32_t>louds_label(&self.t, v)
-            children[v - first] = louds_entered(&self.t, v)
+        louds_list(&self.t, first, end, tokens, children)
 
     cdef int64_t key_length(self, int64_t number) noexcept nogil:
         return self.climb(bits_select1(&self.t.terminal, number), NULL)

@@ -113,6 +113,31 @@ INLINE uint64_t label_find(const louds_t *t, uint64_t begin, uint64_t end, uint6
     return begin < end && louds_label(t, begin) == token ? begin : DEAD;
 }
 
+/* The labels of nodes [begin, end), and the states behind their first tokens. */
+INLINE void louds_list(const louds_t *t, uint64_t begin, uint64_t end, uint32_t *tokens,
+                       uint64_t *states) {
+    /* Links before v: counted on, so that no node needs a rank. */
+    uint64_t links = t->has_links && begin < end ? bits_rank1(&t->link, begin) : 0, v;
+    for (v = begin; v < end; v++) {
+        uint64_t at = t->slots[v], state = v;
+        if (!louds_is_link(t, v)) {
+            if (t->label_high.width) at |= packed_get(&t->label_high, v - links) << 16;
+            tokens[v - begin] = (uint32_t)at;
+        } else {
+            if (t->link_high.width) at |= packed_get(&t->link_high, links) << 16;
+            links++;
+            if (at < t->tail.length) {
+                tokens[v - begin] = (uint32_t)packed_get(&t->tail, at);
+                state = bits_get(&t->tail_end, at) ? v : v | ONE_PLACE;
+            } else {
+                tokens[v - begin] = (uint32_t)NO_TOKEN;
+                state = DEAD;
+            }
+        }
+        states[v - begin] = state;
+    }
+}
+
 /* The child of a node in [begin, end) by its token, as a state. */
 INLINE uint64_t louds_find(const louds_t *t, uint64_t begin, uint64_t end, uint64_t token,
                            label_find_t label_find) {
