@@ -53,7 +53,13 @@ def _size_of(type_name: str) -> int:
     return int(_prepare().target_data.get_abi_size(value.global_value_type))
 
 
-def front_end(function: Callable[..., Any], argument_types: Sequence[Any], **options: Any) -> Any:
+def front_end(
+    function: Callable[..., Any],
+    argument_types: Sequence[Any],
+    *,
+    fastmath: bool,
+    lineinfo: bool = True,
+) -> Any:
     """numba-cuda's code library for a kernel: LLVM IR, not compiled further."""
     try:
         nvvm.NVVM()
@@ -68,8 +74,8 @@ def front_end(function: Callable[..., Any], argument_types: Sequence[Any], **opt
             device=False,
             abi="numba",
             cc=COMPUTE_CAPABILITY,
-            lineinfo=True,
-            **options,
+            lineinfo=lineinfo,
+            fastmath=fastmath,
         )
     return library
 

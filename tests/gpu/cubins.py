@@ -55,7 +55,9 @@ def front_end(kernel, argument_types):
     """LLVM IR of a kernel."""
     fastmath = bool(kernel.targetoptions.get("fastmath"))
     with simt.session():
-        return _compiler.front_end(kernel.py_func, argument_types, fastmath=fastmath)
+        return _compiler.front_end(
+            kernel.py_func, argument_types, fastmath=fastmath, lineinfo=False
+        )
 
 
 def usages(kernel, argument_types):
