@@ -175,7 +175,7 @@ def steps(draw):
     options = {"normalize": normalize, "token_offset": offset}
     width = draw(st.sampled_from([1, 2, 3, 64, 300]))
     hidden = hidden.astype(np.float32).tolist()
-    return catalog, hidden, weight.tolist(), beams, scores.tolist(), width, options
+    return catalog, hidden, weight, beams, scores.tolist(), width, options
 
 
 def check(found, possible, width):
@@ -206,7 +206,7 @@ def test_what_a_step_keeps(build, case):
             if not tokens or scores[request][beam] == -INF:
                 continue
             low = options["token_offset"] or 0
-            logits = np.array(weight) @ hidden[request][beam]
+            logits = weight @ hidden[request][beam]
             valid = logits[np.array(tokens) - low]
             powers = np.exp(logits if options["normalize"] == "vocab" else valid)
             logprobs = scores[request][beam] + valid - np.log(powers.sum())
