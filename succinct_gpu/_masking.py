@@ -82,6 +82,17 @@ def every_key(index: Any, state: np.uint64, allowed: BitLanes, allowed_at: Any, 
     return True
 
 
+def children_of_row(index: Any, state: np.uint64, span: Any) -> tuple[np.int64, np.int64]:
+    """What `child_range` says, found by one thread for its block, all of which must call this;
+    `span` is shared memory of int64 [2]."""
+    if cuda.threadIdx.x == 0:
+        first, count = child_range(index, state)
+        span[0] = first
+        span[1] = count
+    cuda.syncthreads()
+    return span[0], span[1]
+
+
 def mark_tile(
     index: Any,
     allowed: BitLanes,
@@ -139,11 +150,12 @@ def constrain_rows(
     are the bits of -inf, and the mask `absolute` of all bits but the sign; 0 keeps NaN.
     """
     marks = cuda.shared.array(_TILE_WORDS, np.uint32)
+    span = cuda.shared.array(2, np.int64)
     row = cuda.blockIdx.x
     i = cuda.threadIdx.x
     width = np.int64(logits.shape[1])
     state = usable(states[row], limits)
-    first, count = child_range(index, state)
+    first, count = children_of_row(index, state, span)
     done = np.int64(0)
     begin = np.int64(0)
     while begin < width:
@@ -170,10 +182,11 @@ def mask_rows(
 ) -> None:
     """Write the bitmask of valid tokens of every row; `words` [R, W] of uint32."""
     marks = cuda.shared.array(_TILE_WORDS, np.uint32)
+    span = cuda.shared.array(2, np.int64)
     row = cuda.blockIdx.x
     i = cuda.threadIdx.x
     state = usable(states[row], limits)
-    first, count = child_range(index, state)
+    first, count = children_of_row(index, state, span)
     done = np.int64(0)
     begin = np.int64(0)
     while begin < words.shape[1] * 32:
@@ -218,9 +231,10 @@ def list_rows(
     row that has more than `width`. `valid` may be empty.
     """
     totals = cuda.shared.array(8, np.int64)
+    span = cuda.shared.array(2, np.int64)
     row = np.int64(cuda.blockIdx.x)
     state = usable(states[row], limits)
-    first, count = child_range(index, state)
+    first, count = children_of_row(index, state, span)
     begin = row * width
     room = width
     if width == 0 and offsets.size > 0:
