@@ -7,26 +7,35 @@ import gc
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bench.catalogs import catalogs, semantic_ids
 from bench.suite import Options, Row, Table
 from succinct import KeyTable, LoudsTrie, StepMap
+from succinct.index import Index
 
 TITLE = "Memory of building"
 INTRO = """
 Each row is a process of its own that holds the input in memory and then makes something of it. The
 peak is the most that was resident of the process, less the interpreter and the code that it runs.
+
+Rows that fit into 64 bits, or into 16 more, are packed, sorted and unpacked in the memory of the
+table. Other rows are copied to one of 64 parts of the table by their first tokens, and each part is
+sorted apart. Tails and chains are sorted in such parts as well, from the keys where they lie; a
+tail then has four bytes for the place it leads to, one or two for its length and one for its part,
+which for titles of a few tokens is about as much as an index of 40 bits a key. Arrays as long as
+the vocabulary are most of the rest, and matter less in larger catalogs.
 """
 COLUMNS = {
     "made": "{}",
     "of": "{}",
-    "seconds": "{:.2f}",
     "input_bytes": "{:,}",
     "made_bytes": "{:,}",
     "peak_bytes": "{:,}",
@@ -40,34 +49,34 @@ _ROWS = {
     "120 bits": (6, 2**20),
 }
 
-Made = Any
-Case = tuple[int, Callable[[], Made], Callable[[], Made]]
+_Arrays = dict[str, npt.NDArray[Any]]
 
 
 def tables(options: Options) -> Iterator[Table]:
     """The table of what is made of what."""
     table = Table("peaks", "Peak of resident memory", COLUMNS)
-    for name in _names(options):
-        made, of = name
-        command = [sys.executable, "-m", "bench.memory", made, of]
-        ran = subprocess.run(
-            [*command, *["quick"] * options.quick], capture_output=True, text=True, check=True
-        )
-        table.rows.append({"made": made, "of": of, **json.loads(ran.stdout)})
+    for of, kinds in _inputs(options):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, array in _arrays(of, options.quick).items():
+                np.save(Path(folder, name), array)
+            for made in kinds:
+                command = [sys.executable, "-m", "bench.memory", made, folder]
+                ran = subprocess.run(command, capture_output=True, text=True, check=True)
+                table.rows.append({"made": made, "of": of, **json.loads(ran.stdout)})
     yield table
 
 
-def _names(options: Options) -> Iterator[tuple[str, str]]:
+def _inputs(options: Options) -> Iterator[tuple[str, list[str]]]:
     absent = {catalog.name for catalog in catalogs(options.quick) if catalog.absent}
     for of in ("Semantic IDs", *(name for name in _TITLES if name not in absent)):
         if options.wants(of):
-            yield from ((made, of) for made in _INDEXES)
+            yield of, list(_INDEXES)
     for of in (*_ROWS, "ragged"):
         if options.wants(of):
-            yield "KeyTable", of
+            yield of, ["KeyTable"]
 
 
-_INDEXES: dict[str, Callable[[KeyTable], Made]] = {
+_INDEXES: dict[str, Callable[[KeyTable], Index]] = {
     "StepMap": lambda keys: StepMap.build(keys),
     "StepMap, no tails": lambda keys: StepMap.build(keys, tail=False),
     "LoudsTrie": lambda keys: LoudsTrie.build(keys),
@@ -75,40 +84,53 @@ _INDEXES: dict[str, Callable[[KeyTable], Made]] = {
 }
 
 
-def _case(made: str, of: str, quick: bool) -> Case:
-    """Bytes of the input, what makes something of it, and the same for a small one."""
+def _arrays(of: str, quick: bool) -> _Arrays:
+    """Tokens, and offsets of sequences of several lengths."""
     rng = np.random.default_rng(0)
     n = 100_000 if quick else 4_000_000
-    if made != "KeyTable":
-        if of == "Semantic IDs":
-            keys = KeyTable.from_rows(semantic_ids(n))
-        else:
-            keys = next(c for c in catalogs(quick) if c.name == of).load()
-        few = KeyTable.from_sequences([keys.key(i) for i in range(0, keys.n_keys, 500)])
-        return keys.nbytes, lambda: _INDEXES[made](keys), lambda: _INDEXES[made](few)
+    if of == "Semantic IDs":
+        return {"tokens": semantic_ids(n)}
+    if of in _ROWS:
+        length, codes = _ROWS[of]
+        rows = rng.integers(0, codes, (n, length), np.uint32)
+        return {"tokens": rows.astype(np.uint16 if codes <= 2**16 else np.uint32)}
     if of == "ragged":
-        lengths = rng.integers(3, 9, n)
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        # A third of the tokens are frequent, as words are.
-        flat = (100_000 * rng.random(offsets[-1]) ** 3).astype(np.uint32)
-
-        def table(n: int) -> KeyTable:
-            return KeyTable.from_flat(flat[: offsets[n]], offsets[: n + 1], key_ids=False)
-
-        return flat.nbytes + offsets.nbytes, lambda: table(n), lambda: table(100)
-    length, codes = _ROWS[of]
-    rows = rng.integers(0, codes, (n, length), np.uint32).astype(f"u{2 if codes <= 2**16 else 4}")
-
-    def table_of(rows: Any) -> KeyTable:
-        return KeyTable.from_rows(rows, key_ids=False)
-
-    return rows.nbytes, lambda: table_of(rows), lambda: table_of(rows[:100])
+        offsets = np.concatenate([[0], np.cumsum(rng.integers(3, 9, n))])
+        # Some tokens are much more frequent than others, as words are.
+        tokens = (100_000 * rng.random(offsets[-1]) ** 3).astype(np.uint32)
+        return {"tokens": tokens, "offsets": offsets}
+    keys = next(c for c in catalogs(quick) if c.name == of).load()
+    return {"tokens": keys.tokens, "offsets": keys.offsets}
 
 
-def measure(made: str, of: str, quick: bool) -> Row:
-    """Make it, and look at what was resident at most."""
-    input_bytes, make, make_small = _case(made, of, quick)
-    make_small()  # the code is in memory then
+def _table(tokens: npt.NDArray[Any], offsets: npt.NDArray[Any] | None, n: int) -> KeyTable:
+    """A table of the first n keys."""
+    if offsets is None:
+        return KeyTable.from_rows(tokens[:n], key_ids=False)
+    return KeyTable.from_flat(tokens[: offsets[n]], offsets[: n + 1], key_ids=False)
+
+
+def measure(made: str, folder: Path) -> Row:
+    """Make it of the arrays in a folder, and look at what was resident at most."""
+    tokens = np.load(folder / "tokens.npy")
+    file = folder / "offsets.npy"
+    offsets = np.load(file) if file.exists() else None
+    n = len(tokens) if offsets is None else len(offsets) - 1
+    input_bytes = tokens.nbytes + (0 if offsets is None else offsets.nbytes)
+    few = min(n, 1000)
+    if made == "KeyTable":
+        _table(tokens, offsets, few)  # the code is in memory then
+
+        def make() -> KeyTable | Index:
+            return _table(tokens, offsets, n)
+
+    else:
+        _INDEXES[made](_table(tokens, offsets, few))
+        keys = _table(tokens, offsets, n)
+
+        def make() -> KeyTable | Index:
+            return _INDEXES[made](keys)
+
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # the peak is what is resident now
@@ -135,4 +157,4 @@ def _status(name: str) -> int:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(sys.argv[1], sys.argv[2], "quick" in sys.argv[3:])))
+    print(json.dumps(measure(sys.argv[1], Path(sys.argv[2]))))

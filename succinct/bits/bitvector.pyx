@@ -74,11 +74,21 @@ def isa():
 use_isa(os.environ.get("SUCCINCT_ISA"))
 
 
+cdef enum:
+    SHORT = 1 << 20
+
+
 cdef uint32_t sample_shift(uint64_t count, uint64_t length):
     """The smallest shift that puts samples about SAMPLE_SPACING bits apart or farther; 0.9 of it
-    is near enough, so that densities around a power of two do not double the distance."""
+    is near enough, so that densities around a power of two do not double the distance.
+
+    Short vectors have samples farther apart: what is padded is a larger share of them, and what is
+    searched between two samples is at hand in a cache."""
     cdef uint32_t shift = 0
-    while (<double>length) * (1 << shift) < 0.9 * SAMPLE_SPACING * <double>count:
+    cdef double spacing = SAMPLE_SPACING
+    if length < SHORT:
+        spacing *= 4 if length < SHORT // 8 else 2
+    while (<double>length) * (1 << shift) < 0.9 * spacing * <double>count:
         shift += 1
     return shift
 
@@ -134,7 +144,7 @@ cdef class BitVector:
     The bits lie in plain 64-bit words. A 32-bit count for every block of 512 bits serves rank
     (the layout of Zhou, Andersen and Kaminsky's poppy, DOI 10.1007/978-3-642-38527-8_15, with
     one level less); select starts from the block of a sampled one or zero, a sample about every
-    4096 bits at any density, and scans the few blocks up to the next sample.
+    4096 bits at any density, fewer in short vectors, and scans the few blocks up to the next one.
 
     Make one with :meth:`from_bools`, :meth:`from_indices` or :meth:`from_words`.
 

@@ -244,3 +244,13 @@ def test_library_dtypes():
     assert sequence.access(positions).dtype == np.uint64
     assert sequence.next_geq(positions).dtype == np.uint64
     assert sequence.rank(positions).dtype == np.int64
+
+
+@pytest.mark.parametrize("length", [2**16 - 1, 2**16, 2**17 - 1, 2**17, 2**20 - 1, 2**20, 2**21])
+@pytest.mark.parametrize("density", [0.02, 0.3, 0.5, 0.9])
+def test_library_sizes(length, density):
+    """Directory, samples and padding are at most 8 % of the bits."""
+    bits = np.random.default_rng(1).random(length) < density
+    vector = BITS["library"].BitVector.from_bools(bits).raw
+    assert 8 * vector.nbytes <= 1.08 * length
+    assert vector.nbytes == type(vector).nbytes_for(length, vector.count())
