@@ -12,7 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from succinct.decode import decoder as on_host
 from succinct.decode._engine import Found
 from succinct.decode.eligibility import Allowed
-from succinct_gpu._device import described, is_device_array, require, upload, upload_tuple
+from succinct_gpu._device import (
+    ON_HOST,
+    check_contiguous,
+    described,
+    is_device_array,
+    require,
+    upload,
+    upload_tuple,
+    wrong_dtype,
+)
 from succinct_gpu._dlpack import taken
 from succinct_gpu._proposals import sort_proposals
 from succinct_gpu._slot import allocate, start
@@ -152,7 +161,10 @@ class BeamDecoder(on_host.BeamDecoder):
     def _laid_out(self, logprobs: Any, token_ids: Any, width: int) -> tuple[bool, Any]:
         """Whether rows have a log-probability for every token, and proposals, checked."""
         if token_ids is not None and is_device_array(token_ids) != is_device_array(logprobs):
-            raise TypeError("token_ids, logprobs: expected both on the host or both on the device")
+            raise TypeError(
+                "token_ids, logprobs: expected both on the host or both on the device; copy one of "
+                f"them; {ON_HOST}"
+            )
         if not is_device_array(logprobs):
             if token_ids is None:
                 with self._read(logprobs, None, width) as (_, proposals, _):
@@ -166,7 +178,7 @@ class BeamDecoder(on_host.BeamDecoder):
         rows = len(self.states)
         values = described(logprobs, "logprobs")
         if np.dtype(values.dtype) not in (np.float32, np.float16):
-            raise TypeError(f"logprobs: expected float32 or float16, got {values.dtype}")
+            raise wrong_dtype("logprobs", "float32 or float16", values.dtype)
         if values.ndim != 2 or len(values) != rows:
             raise ValueError(
                 f"logprobs: expected shape [{rows}, V], a row for each live row, "
@@ -178,10 +190,7 @@ class BeamDecoder(on_host.BeamDecoder):
                 f"logprobs: expected at least {self._index.vocab_size} columns, one for each "
                 f"token of the index, got {n}"
             )
-        if not values.is_c_contiguous():
-            raise ValueError(
-                f"logprobs: expected a C-contiguous array, got strides {values.strides}"
-            )
+        check_contiguous(values, "logprobs")
         return True, (np.zeros((1, 1), np.uint32), values, np.full(rows, n, np.int64))
 
     def _sorted(self, token_ids: Any, logprobs: Any) -> tuple[Any, Any, Any]:

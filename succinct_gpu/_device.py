@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+ON_HOST = "on the CPU the function of succinct takes a copy on the host"
+
 
 def require(name: str, instead: str) -> Any:
     """`numba.cuda`, if kernels can run.
@@ -81,8 +83,7 @@ def described(x: Any, name: str) -> Any:
     except Exception as error:
         raise ValueError(
             f"{name}: expected an array on device {cuda.get_current_device().id}, which is the "
-            f"current one ({error}); copy it there, or make its device the current one; on the CPU "
-            "the function of succinct takes a copy on the host"
+            f"current one ({error}); copy it there, or make its device the current one; {ON_HOST}"
         ) from error
     return array
 
@@ -99,12 +100,27 @@ def as_device_array(x: Any, name: str, dtype: DTypeLike, ndim: int) -> Any:
     """
     array = described(x, name)
     if array.dtype != np.dtype(dtype):
-        raise TypeError(f"{name}: expected {np.dtype(dtype)} on the device, got {array.dtype}")
+        raise wrong_dtype(name, str(np.dtype(dtype)), array.dtype)
     if array.ndim != ndim:
         raise ValueError(f"{name}: expected {ndim} axes, got shape {tuple(array.shape)}")
-    if not array.is_c_contiguous():
-        raise ValueError(f"{name}: expected a C-contiguous array, got strides {array.strides}")
+    check_contiguous(array, name)
     return array
+
+
+def wrong_dtype(name: str, expected: str, got: Any) -> TypeError:
+    """An error for an array on the device."""
+    return TypeError(
+        f"{name}: expected {expected} on the device, got {got}; convert it there; {ON_HOST}"
+    )
+
+
+def check_contiguous(array: Any, name: str) -> None:
+    """Raise a ValueError for an array on the device whose rows have gaps."""
+    if not array.is_c_contiguous():
+        raise ValueError(
+            f"{name}: expected a C-contiguous array, got strides {tuple(array.strides)}; copy it "
+            f"to one without gaps; {ON_HOST}"
+        )
 
 
 def stream_pointer(stream: Any) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any, ClassVar
 
+from succinct_gpu._device import ON_HOST, stream_pointer
+
 # Devices of DLPack whose memory kernels read: CUDA, and CUDA's managed memory.
 _CUDA = (2, 13)
 # Kinds of numbers, by DLPack's codes.
@@ -53,7 +55,7 @@ class Borrowed:
         if kind is None or tensor.lanes != 1 or tensor.bits % 8:
             raise TypeError(
                 f"{name}: expected integers, bools or floats of IEEE 754, got the DLPack type "
-                f"{tensor.code} of {tensor.bits} bits; convert it to float32"
+                f"{tensor.code} of {tensor.bits} bits; convert it to float32; {ON_HOST}"
             )
         size = tensor.bits // 8
         axes = range(tensor.ndim)
@@ -89,13 +91,10 @@ def taken(x: Any, name: str, stream: Any) -> Any:
         return x
     from numba import cuda
 
-    from succinct_gpu._device import stream_pointer
-
     current = int(cuda.get_current_device().id)
     if number != current:
         raise ValueError(
             f"{name}: expected an array on device {current}, which is the current one, got one on "
-            f"device {number}; copy it there, or make its device the current one; on the CPU the "
-            "function of succinct takes a copy on the host"
+            f"device {number}; copy it there, or make its device the current one; {ON_HOST}"
         )
     return Borrowed(x.__dlpack__(stream=stream_pointer(stream) or _DEFAULT_STREAM), name)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from succinct.bits.lanes import BitLanes
 from succinct_gpu._bits import DeviceBitVector
 from succinct_gpu._compile import kernel_for
-from succinct_gpu._device import as_device_array, is_device_array
+from succinct_gpu._device import as_device_array, is_device_array, wrong_dtype
 
 _WARP = 32
 _BLOCK = 256
@@ -112,7 +112,7 @@ def read_there(
         return allowed.arrays, np.zeros(n_requests, np.int64)
     dtype = np.dtype(allowed.__cuda_array_interface__["typestr"])
     if dtype not in (np.bool_, np.uint64):
-        raise TypeError(f"allowed: expected bools or packed uint64 words, got {dtype}")
+        raise wrong_dtype("allowed", "bools or packed uint64 words", dtype)
     shape = allowed.__cuda_array_interface__["shape"]
     if len(shape) not in (1, 2):
         raise ValueError(f"allowed: expected one or two axes, got shape {tuple(shape)}")

@@ -15,7 +15,14 @@ from succinct.decode.plan import make_plan, read_heads
 from succinct.index import DEAD
 from succinct_gpu import _filtering, _masking, _products, _selecting
 from succinct_gpu._compile import kernel_for
-from succinct_gpu._device import as_device_array, is_device_array, upload, upload_tuple
+from succinct_gpu._device import (
+    ON_HOST,
+    as_device_array,
+    is_device_array,
+    upload,
+    upload_tuple,
+    wrong_dtype,
+)
 from succinct_gpu._dlpack import taken
 from succinct_gpu._workspace import Workspace
 
@@ -123,7 +130,8 @@ def prepare(
     if any(there) and not all(there):
         raise ValueError(
             "hidden, states, beam_scores: expected all of them on the host or all on the device, "
-            f"got {', '.join('device' if one else 'host' for one in there)}"
+            f"got {', '.join('device' if one else 'host' for one in there)}; copy them to one; "
+            f"{ON_HOST}"
         )
     width = _args.at_least_one("beam_width", beam_width)
     matrix: Any = weight
@@ -193,7 +201,7 @@ def _read_allowed(allowed: Any, n_keys: int, n_requests: int, stream: Any) -> An
 def _floats(array: Any, name: str, ndim: int) -> Any:
     dtype = np.dtype(array.__cuda_array_interface__["typestr"])
     if dtype not in _FLOATS:
-        raise TypeError(f"{name}: expected float32 or float16, got {dtype}")
+        raise wrong_dtype(name, "float32 or float16", dtype)
     return as_device_array(array, name, dtype, ndim)
 
 

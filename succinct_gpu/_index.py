@@ -19,7 +19,14 @@ from succinct.index import Index
 from succinct.maps.layout import COLUMN
 from succinct_gpu import _masking
 from succinct_gpu._compile import kernel_for
-from succinct_gpu._device import as_device_array, is_device_array, nbytes_of, upload, upload_tuple
+from succinct_gpu._device import (
+    as_device_array,
+    is_device_array,
+    nbytes_of,
+    upload,
+    upload_tuple,
+    wrong_dtype,
+)
 from succinct_gpu._dlpack import taken
 from succinct_gpu._transfer import Transfer, Uploader
 
@@ -214,7 +221,12 @@ def _logits(logprobs: Any, index: DeviceIndex, rows: int, stream: Any) -> Any:
         given = np.asarray(logprobs)
         dtype = given.dtype
     if dtype not in _FLOATS:
-        raise TypeError(f"logprobs: expected float32 or float16, got {dtype}")
+        if is_device_array(logprobs):
+            raise wrong_dtype("logprobs", "float32 or float16", dtype)
+        raise TypeError(
+            f"logprobs: expected float32 or float16, got {dtype}; convert it, or on the CPU the "
+            "function of succinct takes float64 as well"
+        )
     if given.ndim != 2:
         raise ValueError(f"logprobs: expected [rows, vocabulary], got shape {given.shape}")
     if given.shape[1] < index.vocab_size:
@@ -237,7 +249,10 @@ def constrain(
     if not is_device_array(logprobs) and not (
         isinstance(logprobs, np.ndarray) and logprobs.flags.writeable
     ):
-        raise ValueError("logprobs: expected a writable numpy array or an array on the device")
+        raise ValueError(
+            "logprobs: expected a writable numpy array or an array on the device; make a "
+            "copy, as succinct.constrain asks for too"
+        )
     on_device = index._states(states, stream)
     given = _logits(logprobs, index, len(on_device), stream)
     rows = len(on_device)

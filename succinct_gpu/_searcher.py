@@ -14,7 +14,14 @@ from succinct.decode.beam import Asked, _read_arrays, joined, read_options
 from succinct.decode.eligibility import Allowed, read_allowed
 from succinct.decode.result import BeamResult
 from succinct_gpu._arena import Mirror, size_of
-from succinct_gpu._device import described, is_device_array, require
+from succinct_gpu._device import (
+    ON_HOST,
+    check_contiguous,
+    described,
+    is_device_array,
+    require,
+    wrong_dtype,
+)
 from succinct_gpu._dlpack import taken
 from succinct_gpu._proposals import new_output, packed, sort_proposals
 from succinct_gpu._slot import allocate, start
@@ -533,12 +540,15 @@ def _read_proposals(token_ids: Any, logprobs: Any, stream: Any) -> tuple[Any, An
         return _read_arrays(token_ids, logprobs)
     for name, given in (("token_ids", token_ids), ("logprobs", logprobs)):
         if not is_device_array(given):
-            raise TypeError(f"{name}: expected an array of the device, as the other one is")
+            raise TypeError(
+                f"{name}: expected an array of the device, as the other one is; copy one of them; "
+                f"{ON_HOST}"
+            )
     ids, values = described(token_ids, "token_ids"), described(logprobs, "logprobs")
     if np.dtype(ids.dtype).kind not in "iu":
-        raise TypeError(f"token_ids: expected integers, got {ids.dtype}")
+        raise wrong_dtype("token_ids", "integers", ids.dtype)
     if np.dtype(values.dtype) not in (np.float32, np.float16):
-        raise TypeError(f"logprobs: expected float32 or float16, got {values.dtype}")
+        raise wrong_dtype("logprobs", "float32 or float16", values.dtype)
     if ids.ndim not in (2, 3):
         raise ValueError(f"token_ids: expected shape [T, K] or [Q, T, K], got {tuple(ids.shape)}")
     if tuple(ids.shape) != tuple(values.shape):
@@ -547,8 +557,7 @@ def _read_proposals(token_ids: Any, logprobs: Any, stream: Any) -> tuple[Any, An
             f"got {tuple(values.shape)}"
         )
     for name, array in (("token_ids", ids), ("logprobs", values)):
-        if not array.is_c_contiguous():
-            raise ValueError(f"{name}: expected a C-contiguous array, got strides {array.strides}")
+        check_contiguous(array, name)
     if ids.ndim == 2:
         ids, values = ids.reshape(1, *ids.shape), values.reshape(1, *values.shape)
     return ids, values

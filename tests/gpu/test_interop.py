@@ -208,6 +208,41 @@ def test_streams_and_views():
         assert _dlpack.taken(array, "x", 0) is array  # of the host
 
 
+def test_every_refusal_says_what_to_do():
+    """The cause, the fix, and what does the same on the CPU."""
+    with running("simt-in-order"):
+        device = sg.to_device(INDEX)
+        wide, gaps = ByInterface(LOGITS.astype(np.float64)), ByInterface(LOGITS)
+        gaps.array = gaps.array[:, ::2]
+        ids, hidden = ByInterface(np.zeros((1, 1, 3), np.int64)), LOGITS[None]
+        values = ByInterface(np.zeros((1, 1, 3)))
+        decoder = sg.BeamDecoder(device, 1, 2)
+        beams = STATES[None], np.zeros((1, 3), np.float32), 2
+        weight = np.zeros((40, 41), np.float32)
+        for call in (
+            lambda: sg.constrain(wide, device, STATES),
+            lambda: sg.constrain(gaps, device, STATES),
+            lambda: sg.candidates(wide, device, STATES),
+            lambda: sg.candidates(LOGITS, device, ByInterface(STATES.astype(np.int64))),
+            lambda: sg.candidates(LOGITS, device, STATES, allowed=ByInterface(LOGITS)),
+            lambda: device.allowed_mask(ByInterface(STATES.astype(np.uint32))),
+            lambda: sg.beam_search(device, ids, values, beam_width=2),
+            lambda: sg.beam_search(device, values, values, beam_width=2),
+            lambda: sg.beam_search(device, ids, LOGITS, beam_width=2),
+            lambda: sg.filter_step(ByInterface(hidden), weight, device, *beams),
+            lambda: sg.filter_step(hidden, ByInterface(weight.astype(int)), device, *beams),
+            lambda: decoder.step(ByInterface(np.zeros((1, 40)))),
+            lambda: decoder.step(values, token_ids=np.zeros((1, 3), int)),
+            lambda: sg.to_device(BitVector.from_bools(ALLOWED)).rank1(ByInterface(LOGITS)),
+        ):
+            with pytest.raises((TypeError, ValueError)) as error:
+                call()
+            cause, fix, instead = str(error.value).split("; ")
+            assert "expected" in cause
+            assert fix.startswith(("convert", "copy"))
+            assert instead.startswith("on the CPU")
+
+
 def test_what_is_refused():
     with running("simt-in-order"):
         device = sg.to_device(INDEX)
