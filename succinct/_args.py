@@ -72,6 +72,8 @@ def place(array: npt.NDArray[Any], flat_index: int) -> str:
 def at_least_one(name: str, value: SupportsIndex) -> int:
     """An integer argument that must be positive."""
     try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{name}: expected an int, got {type(value).__name__}") from None

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from succinct import KeyTable, LoudsTrie, reference
+from succinct import BeamDecoder, KeyTable, LoudsTrie, reference
 from succinct.decode import _engine, _search, _select, _team, beam, beam_search
 from tests import strategies
 from tests.lanes_encoder import EncodedTrie
@@ -145,6 +145,23 @@ def test_threads_that_share_the_beams_of_a_query_change_nothing(monkeypatch, req
     check(20)
     request.getfixturevalue("slow_turns")
     check(1)
+
+
+class OnDevice:
+    def __dlpack_device__(self):
+        return 2, 0
+
+
+def test_proposals_on_a_device():
+    index = LoudsTrie.build(KeyTable.from_sequences([(1, 2)]))
+    given = {"token_ids": np.ones((1, 1), int), "logprobs": np.zeros((1, 1))}
+    for name in given:
+        with pytest.raises(ValueError, match=f"{name}: .* DLPack device 2"):
+            beam_search(index, **(given | {name: OnDevice()}), beam_width=1)
+        with pytest.raises(ValueError, match=f"{name}: .* DLPack device 2"):
+            BeamDecoder(index).step(**(given | {name: OnDevice()}))
+    with pytest.raises(ValueError, match=r"logprobs: .* DLPack device 2"):
+        BeamDecoder(index).step(OnDevice())
 
 
 CATALOG = [(1, 2, 3), (1, 2, 4), (1,), (70000, 5)]

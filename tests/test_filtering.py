@@ -224,6 +224,7 @@ def test_large_logits_and_impossible_ones():
         ({"scores": np.zeros((4, 30), "U1")}, TypeError, "beam_scores"),
         ({"beam_width": 0}, ValueError, "beam_width"),
         ({"beam_width": 1.5}, TypeError, "beam_width"),
+        ({"beam_width": True}, TypeError, "beam_width: expected an int, got bool"),
         ({"num_threads": 0}, ValueError, "num_threads"),
         ({"projection": "half"}, ValueError, "projection: .* 'half'"),
         ({"projection": None}, ValueError, "projection"),
@@ -232,6 +233,7 @@ def test_large_logits_and_impossible_ones():
         ({"normalize": "vocab", "plan": Choice()}, ValueError, "plan: .*full"),
         ({"plan": Choice("mask")}, ValueError, "plan: .*mask"),
         ({"plan": Choice("tree")}, ValueError, "plan: .*tree"),
+        ({"plan": 3}, TypeError, "plan: expected a Plan or a Choice, got int"),
         ({"plan": Choice(), "projection": "full"}, ValueError, "plan: .*auto"),
     ],
 )
@@ -350,6 +352,21 @@ def test_a_head_for_each_step(arguments, index):
         calibrate(index, heads[:2], token_offset=[0, 40, 80])
     with pytest.raises(ValueError, match="token_offset: expected one for each of 3 steps"):
         calibrate(index, heads, token_offset=[0, 40])
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"batch_sizes": 1}, TypeError, "batch_sizes: expected ints, got int"),
+        ({"batch_sizes": []}, ValueError, "batch_sizes: expected at least one"),
+        ({"batch_sizes": [2, 0]}, ValueError, "batch_sizes: expected at least 1, got 0"),
+        ({"plan": 3}, TypeError, "plan: expected a Plan, got int"),
+        ({"repeats": 0}, ValueError, "repeats"),
+    ],
+)
+def test_bad_input_to_calibrate(arguments, index, options, error, message):
+    with pytest.raises(error, match=message):
+        calibrate(index, arguments[1], **options)
 
 
 def test_the_fastest_option_is_chosen():

@@ -299,6 +299,7 @@ def _factors_of(penalty: float, n_steps: int) -> NDArray[np.float64]:
 
 
 def _as_array(name: str, values: ArrayLike, kinds: str, what: str) -> NDArray[Any]:
+    values = _args.on_host(name, values)
     try:
         array = np.asarray(values)
     except ValueError:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from succinct._args import at_least_one
+from succinct._args import at_least_one, on_host
 from succinct._threads import in_threads, parts_of, read_threads
 from succinct.decode import _engine, _search, _select
 from succinct.decode._team import ALONE
@@ -304,7 +304,7 @@ class BeamDecoder:
         rows = len(self.states)
         if token_ids is None:
             sizes = _search.Sizes(width=width, results=self._room)
-            values = np.asarray(logprobs)
+            values = np.asarray(on_host("logprobs", logprobs))
             if values.dtype.kind != "f":
                 raise TypeError(f"logprobs: expected floating point numbers, got {values.dtype}")
             if values.ndim != 2 or len(values) != rows:
@@ -339,7 +339,7 @@ class BeamDecoder:
         if ids.shape[:2] != (1, rows):
             raise ValueError(
                 f"token_ids: expected shape [{rows}, K], a row for each live row, "
-                f"got {np.shape(token_ids)}"
+                f"got {ids.shape[1:] if len(ids) == 1 else ids.shape}"
             )
         return ids, values
 

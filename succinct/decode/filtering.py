@@ -216,6 +216,10 @@ def read_choice(
     if projection != "auto":
         raise ValueError(f'plan: expected projection="auto" beside a plan, got {projection!r}')
     if not isinstance(plan, Choice):
+        from succinct.decode.plan import Plan
+
+        if not isinstance(plan, Plan):
+            raise TypeError(f"plan: expected a Plan or a Choice, got {type(plan).__name__}")
         depth = _depth(job.index, job.first_state) if step is None else step
         plan = plan.choice(depth, job.n_requests, index=job.index)
     plan.check(job.normalize)

@@ -449,10 +449,11 @@ def _read_others(logprobs: Any, writable: bool) -> tuple[NDArray[Any], str]:
             "logprobs: expected an array that can be written in place, of numpy or with DLPack, "
             f"got {type(logprobs).__name__}"
         )
+    logprobs = _args.on_host("logprobs", logprobs)
     try:
-        array = np.asarray(_args.on_host("logprobs", logprobs))
-    except ValueError as error:
-        raise ValueError(f"logprobs: {error}") from None
+        array = np.asarray(logprobs)
+    except ValueError:
+        raise ValueError("logprobs: expected an array, got rows of different lengths") from None
     if array.size == 0 and not isinstance(logprobs, np.ndarray):
         array = array.astype(np.float32)
     kind = kind or array.dtype.name

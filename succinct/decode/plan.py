@@ -312,9 +312,11 @@ def make_plan(
     does the step as its argument `plan` says, and returns when it is done; `read` makes its answer
     a `FilterStep`.
     """
-    sizes = [_args.at_least_one("batch_sizes", size) for size in batch_sizes]
+    sizes = _sizes(batch_sizes)
     repeats = _args.at_least_one("repeats", repeats)
     described = _described(index)
+    if plan is not None and not isinstance(plan, Plan):
+        raise TypeError(f"plan: expected a Plan, got {type(plan).__name__}")
     if plan is not None and (plan.index != described or plan.normalize != normalize):
         raise ValueError(
             f"plan: expected one for {described} and {normalize!r}, "
@@ -342,6 +344,15 @@ def make_plan(
             if (states == DEAD).all():
                 break
     return Plan(described, normalize, tuple(steps))
+
+
+def _sizes(batch_sizes: Sequence[int]) -> list[int]:
+    if not isinstance(batch_sizes, (Sequence, np.ndarray)) or isinstance(batch_sizes, (str, bytes)):
+        raise TypeError(f"batch_sizes: expected ints, got {type(batch_sizes).__name__}")
+    sizes = [_args.at_least_one("batch_sizes", size) for size in batch_sizes]
+    if not sizes:
+        raise ValueError("batch_sizes: expected at least one")
+    return sizes
 
 
 def read_heads(
