@@ -258,7 +258,7 @@ def test_bad_arguments(index):
         with pytest.raises(TypeError, match="logprobs: expected an array of the device"):
             sg.beam_search(device, cuda.to_device(tokens), logprobs, beam_width=2)
         there = cuda.to_device(tokens), cuda.to_device(logprobs)
-        with pytest.raises(TypeError, match="token_ids: expected integers on the device, got float32"):
+        with pytest.raises(TypeError, match="expected integers on the device, got float32"):
             sg.beam_search(device, there[1], there[1], beam_width=2)
         with pytest.raises(TypeError, match="got int64"):
             sg.beam_search(device, there[0], there[0], beam_width=2)
