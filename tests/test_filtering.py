@@ -369,11 +369,20 @@ def test_bad_input_to_calibrate(arguments, index, options, error, message):
         calibrate(index, arguments[1], **options)
 
 
-def test_the_fastest_option_is_chosen():
+@pytest.mark.parametrize(
+    ("ticks", "calls"),
+    [
+        ({"selective": 50, "full": 10, "band": 30}, {"selective": 2, "full": 6, "band": 2}),
+        ({"selective": 50, "full": 30, "band": 31}, {"selective": 6, "full": 24, "band": 24}),
+    ],
+)
+def test_the_fastest_option_is_chosen(ticks, calls):
     now = iter(range(10**6))
+    called = dict.fromkeys(calls, 0)
 
     def call(plan):
-        for _ in range({"selective": 5, "full": 1, "band": 3}[plan.projection]):
+        called[plan.projection] += 1
+        for _ in range(ticks[plan.projection]):
             next(now)
 
     class Clock:
@@ -381,10 +390,13 @@ def test_the_fastest_option_is_chosen():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "time", Clock)
+        patch.setattr(plan, "_HICCUP", 0)
+        patch.setattr(plan, "_ENOUGH", 10**6)
         options = [Choice(projection=p) for p in filtered.PROJECTIONS]
         seconds = plan._measure(call, options, 3)
     assert min(seconds, key=seconds.get).projection == "full"
     assert set(seconds) == set(options)
+    assert called == calls
 
 
 # Metrics

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import inf, log
+from math import log
 from pathlib import Path
 from typing import Any, SupportsIndex
 
@@ -27,6 +27,9 @@ _VERSION = 1
 _HOPELESS = 2
 # Seconds by which one time alone may be too long.
 _HICCUP = 0.1
+# Options within this factor of the fastest are measured up to so many times as often, until a
+# step has taken so many seconds.
+_NEAR, _LONGER, _ENOUGH = 1.15, 4, 3.0
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,8 @@ class PlannedStep:
     pinned : bool
         Whether it was chosen by hand.
     seconds : dict of str to float
-        Least time of every option that was measured, by ``mapping/projection/selection``.
+        Time of every option that was measured, by ``mapping/projection/selection``: a quarter of
+        its times were not longer.
     """
 
     step: int
@@ -239,7 +243,8 @@ def calibrate(
     plan : Plan, optional
         An earlier plan for the same index, of which the pinned steps are kept.
     repeats : int
-        Times that an option is measured; hopeless ones are measured once or twice.
+        Times that an option is measured; hopeless ones are measured once or twice, and those that
+        are about as fast as the fastest up to four times as often.
     seed : int
         For the hidden states.
     num_threads : int, optional
@@ -419,21 +424,34 @@ def _options(
 def _measure(
     call: Callable[..., object], options: Sequence[Choice], repeats: int
 ) -> dict[Choice, float]:
-    """Least seconds of every option; the options take turns, so that all meet the same load.
+    """Seconds of every option; the options take turns, so that all meet the same load.
 
-    Whatever else runs on the machine only adds to a time, so that the least is the nearest to
-    that of the option itself.
+    Whatever else runs on the machine only adds to a time, so that the low ones are nearest to
+    that of the option itself; the least alone may be luck. Those that are about as fast as the
+    fastest are measured longer.
     """
-    least = dict.fromkeys(options, inf)
+    taken: dict[Choice, list[float]] = {option: [] for option in options}
     running = list(options)
-    for turn in range(repeats):
+    begin = time.perf_counter()
+    for turn in range(_LONGER * repeats):
         for option in running:
             # What ran before has left other things in the caches, and threads of the matrix
             # products spinning: neither is to count, nor is compilation.
             call(plan=option)
             start = time.perf_counter()
             call(plan=option)
-            least[option] = min(least[option], time.perf_counter() - start)
-        bound = _HOPELESS * min(least.values()) + (_HICCUP if turn == 0 else 0)
-        running = [option for option in running if least[option] <= bound]
-    return least
+            taken[option].append(time.perf_counter() - start)
+        if turn + 1 < repeats:
+            bound = _HOPELESS * min(map(min, taken.values())) + (_HICCUP if turn == 0 else 0)
+            running = [option for option in running if min(taken[option]) <= bound]
+            continue
+        bound = _NEAR * min(map(low_quartile, taken.values()))
+        running = [option for option in running if low_quartile(taken[option]) <= bound]
+        if len(running) == 1 or time.perf_counter() - begin > _ENOUGH:
+            break
+    return {option: low_quartile(times) for option, times in taken.items()}
+
+
+def low_quartile(times: Sequence[float]) -> float:
+    """The time that a quarter of the times does not exceed; the least of up to three."""
+    return sorted(times)[len(times) // 4]
