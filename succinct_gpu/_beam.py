@@ -154,6 +154,7 @@ def search(
     queries. The parameters are those of `succinct.decode._engine.search`; besides, the proposals
     of query q begin on line ``origins[q]``. With a `line_step` of 0 each step has a line; with 1
     there is one step, in which each row has a line, and whose rows the caller has put in place.
+    What a step costs is at the head of this module.
     """
     grid = cuda.cg.this_grid()
     buffer = cuda.shared.array(CAPACITY, np.uint64)

@@ -63,36 +63,45 @@ def warp_next_zero(bits: BitLanes, i: np.int64, limit: np.int64) -> np.int64:
 
 
 def _get_bits(bits: BitLanes, length: np.int64, at: Any, out: Any) -> None:
+    """A bit each. Cost: 8 bytes in, 1 out, and one dependent load."""
     q = cuda.grid(1)
     if q < at.size:
         out[q] = 0 <= at[q] < length and get_bit(bits, at[q])
 
 
 def _rank1s(bits: BitLanes, length: np.int64, at: Any, out: Any) -> None:
+    """Ones before positions. Cost: 16 bytes and ten loads that depend on the query alone, eight of
+    them of one line of 64 bytes: one miss deep."""
     q = cuda.grid(1)
     if q < at.size:
         out[q] = rank1(bits, at[q]) if 0 <= at[q] <= length else np.int64(-1)
 
 
 def _rank0s(bits: BitLanes, length: np.int64, at: Any, out: Any) -> None:
+    """Zeros before positions, at the cost of `_rank1s`."""
     q = cuda.grid(1)
     if q < at.size:
         out[q] = at[q] - rank1(bits, at[q]) if 0 <= at[q] <= length else np.int64(-1)
 
 
 def _select1s(bits: BitLanes, ones: np.int64, at: Any, out: Any) -> None:
+    """Positions of ones. Cost: 16 bytes; two samples, a search among the blocks between them (one
+    or two where ones are spread evenly) and a line of words: three misses deep, or more."""
     q = cuda.grid(1)
     if q < at.size:
         out[q] = select1(bits, at[q]) if 0 <= at[q] < ones else np.int64(-1)
 
 
 def _select0s(bits: BitLanes, zeros: np.int64, at: Any, out: Any) -> None:
+    """Positions of zeros, at the cost of `_select1s`."""
     q = cuda.grid(1)
     if q < at.size:
         out[q] = select0(bits, at[q]) if 0 <= at[q] < zeros else np.int64(-1)
 
 
 def _next_zeros(bits: BitLanes, length: np.int64, at: Any, out: Any) -> None:
+    """Zeros from positions on, a warp each. Cost: a coalesced load of 256 bytes and a ballot for
+    each 2,048 bits looked at, and one shuffle."""
     q = cuda.grid(1) >> 5
     if q < at.size:  # the same for all lanes of a warp
         found = np.int64(-1)
@@ -103,24 +112,29 @@ def _next_zeros(bits: BitLanes, length: np.int64, at: Any, out: Any) -> None:
 
 
 def _packed_gets(packed: PackedLanes, length: np.int64, at: Any, out: Any) -> None:
+    """Values of an array. Cost: 16 bytes and two adjacent loads: one miss deep."""
     q = cuda.grid(1)
     if q < at.size:
         out[q] = packed_get(packed, at[q]) if 0 <= at[q] < length else np.uint64(0)
 
 
 def _elias_fano_gets(values: EliasFanoLanes, length: np.int64, at: Any, out: Any) -> None:
+    """Values. Cost: a select and, beside it, two adjacent loads: three misses deep, or more."""
     q = cuda.grid(1)
     if q < at.size:
         out[q] = elias_fano_get(values, at[q]) if 0 <= at[q] < length else np.uint64(0)
 
 
 def _elias_fano_ranks(values: EliasFanoLanes, length: np.int64, at: Any, out: Any) -> None:
+    """Values below. Cost: two selects beside each other, then log2 of the values of a bucket, one
+    load after the other."""
     q = cuda.grid(1)
     if q < at.size:
         out[q] = elias_fano_rank(values, at[q])
 
 
 def _elias_fano_next(values: EliasFanoLanes, length: np.int64, at: Any, out: Any) -> None:
+    """The next values. Cost: that of `_elias_fano_ranks`, then of `_elias_fano_gets`."""
     q = cuda.grid(1)
     if q < at.size:
         found = elias_fano_rank(values, at[q])

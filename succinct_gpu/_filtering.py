@@ -74,7 +74,7 @@ class Slots(NamedTuple):
 
 
 def clear(words: Any) -> None:
-    """Set all words to 0."""
+    """Set all words to 0. Cost: a coalesced store each."""
     i = cuda.grid(1)
     while i < words.size:
         words[i] = 0
@@ -338,7 +338,11 @@ def normalise(values: Any, width: np.int64, slots: Slots) -> None:
 def advance(
     index: Any, limits: Any, states: Any, n_beams: np.int64, parents: Any, tokens: Any, out: Any
 ) -> None:
-    """States behind tokens of chosen beams; those of DEAD stay."""
+    """States behind tokens of chosen beams; those of DEAD stay.
+
+    Cost of each: five loads of 4 or 8 bytes, one `child_range` and log2(continuations) loads, one
+    after the other, and 8 bytes written.
+    """
     i = cuda.grid(1)
     if i < out.size:
         request = i // out.shape[1]

@@ -291,6 +291,10 @@ def count_digits(
     """One pass over the candidates of a request by several blocks, unless all is known.
 
     `digits` [PASSES, Q, DIGITS] counts, from 0. The grid is [Q, blocks for each].
+
+    Cost of each of c candidates of B beams: log2(B) loads, one after the other, of sums that all
+    share, three more behind them, and for those that may win an atomic in shared memory; at most
+    `DIGITS` global atomics and a handful of barriers for each block.
     """
     counts = cuda.shared.array(DIGITS, np.int32)
     totals = cuda.shared.array(8, np.int64)
@@ -329,7 +333,10 @@ def collect(
     kept: Any,
 ) -> None:
     """Write the keys that can win to `kept` [Q, MOST], in no order; the grid is that of
-    `count_digits`."""
+    `count_digits`.
+
+    Cost: each candidate is read once more as there, and one atomic for each key that is kept.
+    """
     totals = cuda.shared.array(8, np.int64)
     found = cuda.shared.array(3, np.int64)
     request = np.int64(cuda.blockIdx.x)
@@ -346,7 +353,11 @@ def collect(
 
 
 def finish(n_kept: Any, kept: Any, low: np.int64, slots: Slots, winners: Winners) -> None:
-    """Sort what `collect` found and write the winners, a block for each request."""
+    """Sort what `collect` found and write the winners, a block for each request.
+
+    Cost: log2(kept)^2 / 2 barriers, then for each winner of B beams log2(B) loads, one after the
+    other, two that gather 12 bytes, and 24 bytes written.
+    """
     mine = cuda.shared.array(MOST, np.uint64)
     request = np.int64(cuda.blockIdx.x)
     found = min(np.int64(n_kept[request]), np.int64(MOST))
