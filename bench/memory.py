@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bench.catalogs import catalogs, semantic_ids
+from bench.catalogs import Catalog, catalogs, semantic_ids, taxa
 from bench.suite import Options, Row, Table
 from succinct import KeyTable, LoudsTrie, StepMap
 from succinct.index import Index
@@ -42,7 +42,7 @@ COLUMNS = {
     "to_input_and_made": "{:.2f}x",
     "beyond_input_to_made": "{:.2f}x",
 }
-_TITLES = ("geonames_600k", "ncbi_taxa_600k")
+_TITLES = ("geonames_600k", "ncbi_taxa_600k", "ncbi_taxa")
 _ROWS = {
     "60 bits": (5, 2**12),
     "80 bits": (5, 2**16),
@@ -67,8 +67,7 @@ def tables(options: Options) -> Iterator[Table]:
 
 
 def _inputs(options: Options) -> Iterator[tuple[str, list[str]]]:
-    absent = {catalog.name for catalog in catalogs(options.quick) if catalog.absent}
-    for of in ("Semantic IDs", *(name for name in _TITLES if name not in absent)):
+    for of in ("Semantic IDs", *_titles(options.quick)):
         if options.wants(of):
             yield of, list(_INDEXES)
     for of in (*_ROWS, "ragged"):
@@ -82,6 +81,12 @@ _INDEXES: dict[str, Callable[[KeyTable], Index]] = {
     "LoudsTrie": lambda keys: LoudsTrie.build(keys),
     "LoudsTrie, no chains": lambda keys: LoudsTrie.build(keys, False),
 }
+
+
+def _titles(quick: bool) -> dict[str, Catalog]:
+    """Catalogs of titles that are at hand, by name."""
+    found = [*catalogs(quick), taxa(quick)]
+    return {c.name: c for c in found if c.name in _TITLES and not c.absent}
 
 
 def _arrays(of: str, quick: bool) -> _Arrays:
@@ -99,7 +104,7 @@ def _arrays(of: str, quick: bool) -> _Arrays:
         # Some tokens are much more frequent than others, as words are.
         tokens = (100_000 * rng.random(offsets[-1]) ** 3).astype(np.uint32)
         return {"tokens": tokens, "offsets": offsets}
-    keys = next(c for c in catalogs(quick) if c.name == of).load()
+    keys = _titles(quick)[of].load()
     return {"tokens": keys.tokens, "offsets": keys.offsets}
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+_LEAST = 1 << 18  # bytes; a process can have some ten thousand maps
+
 
 def scratch(length: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Zeros in pages of their own, which the system gets back as soon as the array is let go.
@@ -17,7 +19,7 @@ def scratch(length: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """
     dtype = np.dtype(dtype)
     size = length * dtype.itemsize
-    if size < mmap.PAGESIZE or not hasattr(mmap, "MAP_ANONYMOUS"):
+    if size < _LEAST or not hasattr(mmap, "MAP_ANONYMOUS"):
         return np.zeros(length, dtype)
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return np.frombuffer(pages, dtype, length)
