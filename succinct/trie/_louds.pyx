@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 from succinct._walker cimport Core
 from succinct.bits.bitvector cimport (
-    BitVector, bits_get, bits_next_one, bits_rank1, bits_select1, bitvector_t, isa_level, mark_t,
+    BitVector, bits_get, bits_next_one, bits_query_t, bitvector_t, isa_level, kernels_in_use, mark_t,
     marks_fill, marks_refine, marks_shift, marks_size, marks_t, packed_get, packed_t, popcount64,
 )
 from succinct.bits.packed cimport PackedArray
@@ -94,6 +94,7 @@ cdef class LoudsCore(Core):
     cdef readonly int64_t max_length
     cdef louds_t t
     cdef const louds_kernels_t *kernels
+    cdef bits_query_t select1
 
     def __init__(self, BitVector topology, BitVector terminal, slots, PackedArray label_high,
                  BitVector link, PackedArray link_high, PackedArray tail, BitVector tail_end,
@@ -112,6 +113,7 @@ cdef class LoudsCore(Core):
         self.t.has_links = len(link) > 0
         self._mark()
         self.kernels = louds_kernels_for(isa_level(isa().encode()))
+        self.select1 = kernels_in_use().select1
 
     cdef int _mark(self) except -1:
         """Make the marks of the zeros of the topology, which are the ends of families (marks.h)."""
@@ -184,10 +186,10 @@ cdef class LoudsCore(Core):
         louds_list(&self.t, first, end, tokens, children)
 
     cdef int64_t key_length(self, int64_t number) noexcept nogil:
-        return self.climb(bits_select1(&self.t.terminal, number), NULL)
+        return self.climb(self.select1(&self.t.terminal, number), NULL)
 
     cdef void read_key(self, int64_t number, uint32_t *end) noexcept nogil:
-        self.climb(bits_select1(&self.t.terminal, number), end)
+        self.climb(self.select1(&self.t.terminal, number), end)
 
     # ---- arrays ------------------------------------------------------------------------------
 
@@ -236,7 +238,7 @@ cdef class LoudsCore(Core):
                 if last >= self.t.tail.length:
                     return -1
             length += 1 + last - at
-            up = bits_select1(&self.t.topology, v)
+            up = self.select1(&self.t.topology, v)
             if length > self.max_length or up < v + 1:
                 return -1
             if end != NULL and louds_is_link(&self.t, v):
@@ -252,7 +254,7 @@ cdef class LoudsCore(Core):
         cdef Py_ssize_t i, bad = -1
         with nogil:
             for i in range(numbers.shape[0]):
-                out[i] = self.climb(bits_select1(&self.t.terminal, numbers[i]), NULL)
+                out[i] = self.climb(self.select1(&self.t.terminal, numbers[i]), NULL)
                 if out[i] < 0:
                     bad = i
                     break
@@ -264,7 +266,7 @@ cdef class LoudsCore(Core):
         cdef uint32_t *base = &out[0]
         with nogil:
             for i in range(numbers.shape[0]):
-                self.climb(bits_select1(&self.t.terminal, numbers[i]), base + ends[i])
+                self.climb(self.select1(&self.t.terminal, numbers[i]), base + ends[i])
 
     # ---- the structure itself ----------------------------------------------------------------
 
@@ -286,7 +288,7 @@ cdef class LoudsCore(Core):
         cdef uint32_t[::1] most = np.zeros(steps, np.uint32)
         prefixes[0] = 1
         for v in range(1, self.t.n_nodes):
-            parent = bits_select1(&self.t.topology, v) - v - 1
+            parent = self.select1(&self.t.topology, v) - v - 1
             at = last = 0
             if louds_is_link(&self.t, v):
                 at = louds_link(&self.t, v)
