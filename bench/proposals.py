@@ -116,6 +116,7 @@ def tables(options: Options) -> Iterator[Table]:
     yield _throughput(bench)
     yield _phases(bench)
     yield _ablations(bench)
+    yield _sides(bench)
     yield _heads(bench)
     yield _variants(bench)
     yield _growth(bench)
@@ -326,6 +327,42 @@ def _ablations(bench: _Bench) -> Table:
         for row in rows:
             row["slower"] = row["p50_ms"] / rows[0]["p50_ms"]
             table.rows.append({"width": width} | row)
+    return table
+
+
+def _sides(bench: _Bench) -> Table:
+    prefixes, fan = (4, 64) if bench.quick else (32, 4096)
+    table = Table(
+        "sides",
+        f"Few proposals among many children, LoudsTrie, one thread: {prefixes} prefixes of "
+        f"{fan:,} children",
+        {
+            "proposals": "{:,}",
+            "as_it_is_ms": "{:,.3f}",
+            "all_children_ms": "{:,.3f}",
+            "slower": "{:.2f}x",
+        },
+        text="For each beam the search takes the cheaper of going through the children and "
+        "looking for the proposals among them; beside it the search that always goes through the "
+        "children. Titles have few prefixes with so many, Semantic IDs have them at their first "
+        "levels.",
+    )
+    random = np.random.default_rng(8)
+    tokens = np.sort(random.permutation(2 * fan)[:fan])
+    rows = np.column_stack([np.repeat(np.arange(prefixes), fan), np.tile(tokens, prefixes)])
+    index = LoudsTrie.build(KeyTable.from_rows(rows, key_ids=False), tail=False)
+    ours, without = Ours("LoudsTrie", index, 1), ablations(index)["every child looked at"]
+    setting = Setting(256)
+    for n in (8, 32) if bench.quick else (8, 32, 128, 512, 2048):
+        ids = np.stack([random.permutation(2 * fan)[:n] for _ in range(2)])
+        ids[0] = np.arange(n)
+        grid = ids, -random.random(ids.shape, np.float32)
+        plain = samples(partial(ours.search, *grid, setting), bench.passes)
+        with without:
+            all_children = samples(partial(ours.search, *grid, setting), bench.passes)
+        times = [float(np.median(taken)) * 1e3 for taken in (plain, all_children)]
+        row: Row = {"proposals": n, "as_it_is_ms": times[0], "all_children_ms": times[1]}
+        table.rows.append(row | {"slower": times[1] / times[0]})
     return table
 
 

@@ -551,7 +551,7 @@ def expand(
         lists = (
             mode == DENSE
             or count <= n_proposed
-            or count <= 2 * n_proposed * bit_length(np.uint64(count))
+            or count <= n_proposed * bit_length(np.uint64(count))
         )
         if lists:
             if mode == OWN:
