@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bench.baselines.masking import HashBitmap, Hook, SortedRows, Static
 from bench.catalogs import mix
-from bench.masking_sweeps import searches, sweeps
+from bench.masking_sweeps import batches, searches, sweeps
 from bench.suite import Options, Plot, Row, Table
 from bench.timing import alternating, wall
 from succinct import CsrMap, KeyTable, LoudsTrie, StepMap, candidates, constrain
@@ -97,6 +97,7 @@ def tables(options: Options) -> Iterator[Table]:
     yield _steps(options, catalogs)
     yield _others(options, catalogs[0])
     yield _hook(options)
+    yield batches(options, catalogs[0])
     yield searches(options, catalogs[0].rows, catalogs[0].csr)
     del catalogs
     yield from sweeps(options, drawn, _SKEW)

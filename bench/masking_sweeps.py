@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bench.baselines.masking import Static, unconstrained
 from bench.suite import Options, Plot, Row, Table
-from bench.timing import alternating, wall
+from bench.timing import alternating, per_request, percentiles, wall
 from succinct import CsrMap, KeyTable, StepMap, candidates
 
 # Beams of two requests, as STATIC is measured with.
@@ -107,6 +107,42 @@ def _beside(index: CsrMap, rows: NDArray[Any], step: int, passes: int) -> Row:
         "static_us": taken["static"] * 1e6,
         "speedup": taken["static"] / taken["ours"],
     }
+
+
+def batches(options: Options, catalog: Any) -> Table:
+    """A step of many requests at once; `catalog` draws beams of prefixes and has a `CsrMap`."""
+    table = Table(
+        "batches",
+        f"Batches of requests with 70 beams each, step 3 of {catalog.keys.n_keys:,} skewed ids",
+        {
+            "batch": "{}",
+            "method": "{}",
+            **dict.fromkeys(("mean_ms", "spread_ms", "p50_ms", "p95_ms", "p99_ms"), "{:,.3f}"),
+            "requests_s": "{:,.0f}",
+            "speedup": "{:,.1f}x",
+        },
+        text="One call for all rows of a batch, on one thread; `speedup` is by the median.",
+        plots=[Plot("batch", "requests_s", "method", "Requests a second by batch")],
+    )
+    static = Static(catalog.csr)
+    if static.torch is not None:
+        static.torch.set_num_threads(1)
+    for batch in (1, 4) if options.quick else (1, 4, 8, 16, 32):
+        _, prefixes, logprobs = catalog.beams(3, 70 * batch)
+        states = catalog.walked(catalog.csr, prefixes)
+        calls = {
+            "CsrMap": partial(candidates, logprobs, catalog.csr, states, num_threads=1),
+            static.name: static.prepare(logprobs, states, 3),
+        }
+        rows: list[Row] = []
+        for name, call in calls.items():
+            taken = per_request(lambda call: call(), [call] * 10, 2 if options.quick else 10)
+            rows.append({"batch": batch, "method": name, **percentiles(taken)})
+            rows[-1]["requests_s"] = batch / rows[-1]["mean_ms"] * 1e3
+        for row in rows:
+            row["speedup"] = rows[1]["p50_ms"] / row["p50_ms"]
+        table.rows += rows
+    return table
 
 
 def searches(options: Options, rows: NDArray[Any], index: CsrMap) -> Table:
