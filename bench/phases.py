@@ -11,7 +11,7 @@ from unittest import mock
 
 import numpy as np
 
-from succinct.decode import _compile, _engine, _search
+from succinct.decode import _compile, _engine, _proposals, _search
 
 # What is called for each batch, for each step, and for each query at its end.
 _PARTS = {
@@ -31,8 +31,10 @@ def engine_phases(index: Any, run: Callable[[], object]) -> dict[str, float]:
     """
     taken = dict.fromkeys([*_PARTS.values(), "call", "search"], 0.0)
 
+    functions = {**vars(_proposals), **vars(_engine)}
+
     def compiled(name: str) -> Any:
-        function = _compile.compile_function(getattr(_engine, name), index.lanes)
+        function = _compile.compile_function(functions[name], index.lanes)
         entries: list[Any] = []
 
         def call(*arguments: Any) -> Any:
@@ -52,7 +54,7 @@ def engine_phases(index: Any, run: Callable[[], object]) -> dict[str, float]:
         return call
 
     parts = {name: timed(compiled(name), phase) for name, phase in _PARTS.items()}
-    parts |= {name: compiled(name) for name in ("reaches_eligible", "_hopeless")}
+    parts |= {name: compiled(name) for name in ("reaches_eligible", "is_hopeless")}
     search = _with_globals(_engine.search, parts)
     engine = _search.Engine(index)
     engine.compiled.update(search=timed(search, "search"), read=parts["read"])
@@ -92,7 +94,7 @@ def ablations(index: Any) -> dict[str, AbstractContextManager[Any]]:
         search=_compile.compiled_search(index.lanes), read=_compile.compiled_read()
     )
     engines = {
-        "no prefix dropped": without("search", _hopeless=_none_hopeless),
+        "no prefix dropped": without("search", is_hopeless=_none_hopeless),
         "every child looked at": without("expand", bit_length=_many_bits),
         "called by types": by_types,
     }

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from succinct.decode import decoder as on_host
-from succinct.decode._engine import Found
+from succinct.decode._arrays import Found
 from succinct.decode.eligibility import Allowed
 from succinct_gpu._device import (
     ON_HOST,

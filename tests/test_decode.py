@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from succinct import BeamDecoder, KeyTable, LoudsTrie, reference
-from succinct.decode import _engine, _search, _select, _team, beam, beam_search
+from succinct.decode import (
+    _engine,
+    _expand,
+    _proposals,
+    _search,
+    _select,
+    _team,
+    beam,
+    beam_search,
+)
 from tests import strategies
 from tests.lanes_encoder import EncodedTrie
 
@@ -109,17 +118,17 @@ def test_results_do_not_depend_on_threads():
 def slow_turns(monkeypatch):
     """Plain Python instead of compiled code, in which threads take one row at a time, in turns."""
     lock = threading.Lock()
-    add = _engine.add
+    add = _team.add
 
     def add_slowly(words, at, value):
-        time.sleep(1e-4 if at == _engine.NEXT else 0)
+        time.sleep(1e-4 if at == _team.NEXT else 0)
         with lock:
             return add(words, at, value)
 
-    for module in (_engine, _team):
+    for module in (_expand, _team):
         monkeypatch.setattr(module, "add", add_slowly)
-    monkeypatch.setattr(_engine, "TURN", 1)
-    plain = {"search": _engine.search, "read": _engine.read}
+    monkeypatch.setattr(_expand, "TURN", 1)
+    plain = {"search": _engine.search, "read": _proposals.read}
     monkeypatch.setattr(_search.Engine, "call", lambda _, name, *given: plain[name](*given))
 
 
@@ -317,7 +326,7 @@ warnings.simplefilter("error")
 import sys
 import succinct.decode
 assert "numba" not in sys.modules
-from succinct.decode import _engine, beam_search
+from succinct.decode import beam_search
 from succinct.decode._compile import compiled_search
 from tests.lanes_encoder import EncodedTrie
 trie = EncodedTrie([(1, 2), (3,)])

@@ -12,7 +12,7 @@ from numba import njit, typeof, types
 from numba.extending import intrinsic
 
 from succinct.bits import lanes as bit_lanes
-from succinct.decode import _engine, _team, eligibility
+from succinct.decode import _engine, _proposals, _team, eligibility
 from succinct.decode._parts import jit_part
 from succinct.trie import lanes as trie_lanes
 
@@ -104,8 +104,8 @@ _parts: dict[tuple[Any, ModuleType], _Part] = {}
 
 @cache
 def compiled_read() -> Any:
-    """`_engine.read`, for all indexes."""
-    return compile_function(_engine.read, bit_lanes)
+    """`_proposals.read`, for all indexes."""
+    return compile_function(_proposals.read, bit_lanes)
 
 
 @cache

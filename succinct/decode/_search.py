@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from succinct import _args
 from succinct._threads import in_threads
-from succinct.decode import _engine
+from succinct.decode import _arrays, _proposals
 from succinct.decode._team import end_steps, new_team
 
 # Larger rooms are not kept.
@@ -39,24 +39,24 @@ class Space:
         self.sizes = sizes
         n = max(1, sizes.proposals)
         places = 1 + sizes.members
-        self.room = _engine.new_room(
+        self.room = _arrays.new_room(
             engine.n_tokens, engine.fan_out, n, sizes.width, sizes.results, places
         )
         self.states = np.empty(sizes.width, np.uint64)
         self.sums = np.empty(sizes.width, np.float32)
-        self.found = _engine.new_found(sizes.results * places)
+        self.found = _arrays.new_found(sizes.results * places)
         self.notes = np.empty(sizes.notes, np.int32), np.empty(sizes.notes, np.uint32)
-        self._seen = np.empty(_engine.seen_places(n), np.uint32)
-        self._proposals = _engine.new_proposals(1, sizes.lines * n)
-        self._lines = _engine.new_proposals(sizes.lines, 0)
+        self._seen = np.empty(_proposals.seen_places(n), np.uint32)
+        self._proposals = _arrays.new_proposals(1, sizes.lines * n)
+        self._lines = _arrays.new_proposals(sizes.lines, 0)
 
-    def proposals(self, lines: int, n: int) -> tuple[NDArray[np.uint32], _engine.Proposals]:
-        """Room for the hash table and for what `_engine.read` writes."""
+    def proposals(self, lines: int, n: int) -> tuple[NDArray[np.uint32], _arrays.Proposals]:
+        """Room for the hash table and for what `_proposals.read` writes."""
         tokens = self._proposals.tokens.reshape(-1)[: lines * n].reshape(lines, n)
         logprobs = self._proposals.logprobs.reshape(-1)[: lines * n].reshape(lines, n)
         counts, best = self._lines.counts[:lines], self._lines.best[:lines]
-        seen = self._seen[: _engine.seen_places(n)]
-        return seen, _engine.Proposals(tokens, logprobs, counts, best)
+        seen = self._seen[: _proposals.seen_places(n)]
+        return seen, _arrays.Proposals(tokens, logprobs, counts, best)
 
 
 class Engine:
@@ -105,10 +105,10 @@ class Engine:
         self,
         members: int,
         space: Space,
-        proposals: _engine.Proposals,
+        proposals: _arrays.Proposals,
         options: tuple[Any, ...],
         starts: NDArray[np.int64],
-        out: _engine.Output,
+        out: _arrays.Output,
     ) -> tuple[int, int]:
         """Search as `_engine.search` does; `options` are those from `widths` to `offsets`.
 
@@ -127,7 +127,7 @@ class Engine:
                 room = own.room._replace(candidates=space.room.candidates)
                 return call(room, member)
 
-        def call(room: _engine.Room, member: int) -> tuple[int, int]:
+        def call(room: _arrays.Room, member: int) -> tuple[int, int]:
             found: tuple[int, int] = self.call(
                 "search",
                 self.arrays,
@@ -139,7 +139,7 @@ class Engine:
                 space.sums,
                 room,
                 space.found,
-                _engine.Notes(starts, *space.notes),
+                _arrays.Notes(starts, *space.notes),
                 out,
                 team,
                 member,
@@ -157,7 +157,7 @@ class Engine:
         duplicates: str,
         first: Sequence[int],
         advice: str = "",
-    ) -> _engine.Proposals:
+    ) -> _arrays.Proposals:
         """Check proposals [..., K], whose first line stands at `first`; ValueError names places.
 
         `advice` ends the message of an error about duplicates.
@@ -175,13 +175,13 @@ class Engine:
             seen,
             proposals,
         )
-        if fault != _engine.NOTHING:
+        if fault != _proposals.NOTHING:
             at = tuple(map(int, np.unravel_index(line, shape[:-1])))
             row = [a + b for a, b in zip(at, first, strict=True)]
             token = ids[at][k]
-            if fault == _engine.IS_NAN:
+            if fault == _proposals.IS_NAN:
                 raise ValueError(f"logprobs{[*row, k]} is nan")
-            if fault == _engine.OUT_OF_RANGE:
+            if fault == _proposals.OUT_OF_RANGE:
                 raise ValueError(
                     f"token_ids{[*row, k]}: expected 0 to {_args.MAX_TOKEN}, got {token}"
                 )

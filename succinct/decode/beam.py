@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from succinct import _args
 from succinct._args import at_least_one
 from succinct._threads import in_threads, parts_of, read_threads
-from succinct.decode import _engine, _search
+from succinct.decode import _arrays, _search
 from succinct.decode.eligibility import Allowed, read_allowed
 from succinct.decode.result import BeamResult
 from succinct.index import Index
@@ -158,14 +158,14 @@ def beam_search(
             int(starts[-1]),
             members if members > 1 else 0,
         )
-        out = _engine.new_output(n_queries, kept, n_steps)
+        out = _arrays.new_output(n_queries, kept, n_steps)
         options = widths_of_steps, asked.min_sum, asked.factors, kept, bits, offsets[part]
         with engine.space(sizes) as space:
             proposals = engine.read(
                 space, ids[part], values[part], asked.min_token, duplicates, (part.start, 0), advice
             )
             found = engine.search(members, space, proposals, options, starts, out)
-        return _engine.written(out, *found)
+        return _arrays.written(out, *found)
 
     parts = _small_parts(len(ids), threads, kept * (n_steps + 8))
     return joined(in_threads(search_part, parts, threads))
@@ -335,7 +335,7 @@ def _read_arrays(
 
 
 def joined(parts: Sequence[tuple[NDArray[Any], ...]]) -> BeamResult:
-    """The results of consecutive requests, each part as from `_engine.written`."""
+    """The results of consecutive requests, each part as from `_arrays.written`."""
     counts, scores, sums, numbers, states, lengths, tokens = (
         np.concatenate(columns) if len(columns) > 1 else columns[0]
         for columns in zip(*parts, strict=True)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from succinct._args import at_least_one, on_host
 from succinct._threads import in_threads, parts_of, read_threads
-from succinct.decode import _engine, _search, _select
+from succinct.decode import _arrays, _expand, _search, _select
 from succinct.decode._team import ALONE
 from succinct.decode.beam import (
     _length_factors,
@@ -132,7 +132,7 @@ class BeamDecoder:
         self.states = np.full(sum(live), index.root, np.uint64)
         self.logprobs = np.zeros(len(self.states), np.float32)
         self._room = 2 * self.max_results
-        self._found = _engine.new_found(self.batch * self._room)
+        self._found = _arrays.new_found(self.batch * self._room)
         self._n_found = np.zeros(self.batch, np.int64)
         self._bounds = np.zeros(self.batch, np.uint64)
         # Of every step: offsets of its rows, their parents' ranks and their tokens.
@@ -320,15 +320,15 @@ class BeamDecoder:
                 )
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 values = np.ascontiguousarray(values, np.float32)
-            none = _engine.new_proposals(1, 1)
-            yield _engine.DENSE, none._replace(logprobs=values), sizes
+            none = _arrays.new_proposals(1, 1)
+            yield _expand.DENSE, none._replace(logprobs=values), sizes
             return
         ids, values = self._read_own(logprobs, token_ids)
         sizes = _search.Sizes(rows, ids.shape[2], width, self._room)
         with self._engine.space(sizes) as space:
             low = self._limits[0]
             proposals = self._engine.read(space, ids[0], values[0], low, "error", (0,))
-            yield _engine.OWN, proposals, sizes._replace(lines=1)
+            yield _expand.OWN, proposals, sizes._replace(lines=1)
 
     def _read_own(
         self, logprobs: ArrayLike, token_ids: ArrayLike
@@ -359,7 +359,7 @@ class BeamDecoder:
             base += int(offsets[-1])
         parents = [np.empty(0, np.int32), *(ranks for _, ranks, _ in self._history)]
         tokens = [np.empty(0, np.uint32), *(tokens for _, _, tokens in self._history)]
-        out = _engine.new_output(self.batch, self.max_results, steps)
+        out = _arrays.new_output(self.batch, self.max_results, steps)
         ends = self._engine.call(
             "report",
             self._engine.arrays,
@@ -374,7 +374,7 @@ class BeamDecoder:
             _select.new_scratch(self._room),
             out,
         )
-        return joined([_engine.written(out, *ends)])
+        return joined([_arrays.written(out, *ends)])
 
     # ---- saving -----------------------------------------------------------------------------
 
@@ -452,7 +452,7 @@ class BeamDecoder:
         if ((n_found < 0) | (n_found >= self._room)).any():
             raise ValueError(f"state['n_found']: expected 0 to {self._room - 1}")
         bounds = read("bounds", np.uint64, (self.batch,))
-        found = _engine.new_found(self.batch * self._room)
+        found = _arrays.new_found(self.batch * self._room)
         used = np.arange(self._room) < n_found[:, None]
         for name in _FOUND:
             target = getattr(found, name).reshape(self.batch, -1)
