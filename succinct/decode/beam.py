@@ -23,7 +23,7 @@ _NONE = np.float32(-inf)
 # Ranks of beams are kept in 32 bits.
 _MAX_WIDTH = 2**31 - 1
 # Beams times proposals that are worth threads of their own.
-WORTH_HELP = 2**19
+WORTH_HELP = 2**20
 # Room for the results of the queries that are searched in one go.
 _RESULT_PLACES = 2**24
 
