@@ -120,8 +120,8 @@ class Room(NamedTuple):
         Log-probability of the proposals whose token ends in the bits of a place; -inf for none,
         which all places hold before and after. `places` is a power of two.
     owners : uint32 array [places]
-        The token of each proposal in the table, or `_SEVERAL`; not looked at if there is a place
-        for every token of the index.
+        The token of each proposal in the table, or `_proposals._SEVERAL`; not looked at if there
+        is a place for every token of the index.
     tokens : uint32, children : uint64 arrays
         Children of a row; for as many as a state can have, and as many as there are proposals.
     hits : int64, totals : float32 arrays

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from succinct import _args
 from succinct._threads import in_threads
 from succinct.decode import _arrays, _proposals
-from succinct.decode._team import end_steps, new_team
+from succinct.decode._team import ALONE, end_steps, new_team
 
 # Larger rooms are not kept.
 _MOST_KEPT = 1 << 26
@@ -114,7 +114,7 @@ class Engine:
 
         If there are several members, for the only query, and `space` has room for them.
         """
-        team = new_team(members)
+        team = new_team(members) if members > 1 else ALONE
 
         def work(member: int) -> tuple[int, int]:
             if member == 0:
@@ -146,6 +146,8 @@ class Engine:
             )
             return found
 
+        if members == 1:
+            return call(space.room, 0)
         return in_threads(work, range(members), members)[0]
 
     def read(
