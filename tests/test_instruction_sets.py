@@ -40,6 +40,9 @@ def check(bits: np.ndarray) -> None:
     np.testing.assert_array_equal(
         vector.select0(np.arange(len(bits) - vector.count())), np.flatnonzero(~bits)
     )
+    if 0 < vector.count() < 64:  # a whole group of queries in a short vector
+        asked = np.resize(np.arange(vector.count()), 130)
+        np.testing.assert_array_equal(vector.select1(asked), np.flatnonzero(bits)[asked])
     for i in {0, len(bits) // 2, len(bits)}:  # the scalar road
         assert vector.rank1(i) == ones[i]
 
@@ -67,6 +70,20 @@ def test_blocks_between_samples(chosen: str, density: float) -> None:
     clustered[:5000] = clustered[-5000:] = rng.random(5000) < 0.9
     check(clustered)
     check(~clustered)
+    vector = BitVector.from_bools(clustered)
+    for select, count in (
+        (vector.select1, vector.count()),
+        (vector.select0, len(vector) - vector.count()),
+    ):
+        numbers = rng.integers(0, count, 1000)
+        want = select(numbers)
+        for at in (0, 70, 999):
+            wrong = numbers.copy()
+            wrong[at] = count
+            with pytest.raises(IndexError, match=rf"\[{at}\] = {count} is out of range"):
+                select(wrong)
+        assert select(numbers, out=numbers) is numbers  # in place
+        np.testing.assert_array_equal(numbers, want)
 
 
 def test_beyond_one_superblock(chosen: str) -> None:
@@ -74,8 +91,11 @@ def test_beyond_one_superblock(chosen: str) -> None:
     at = np.array([5, 2**32 - 1, 2**32, 2**32 + 511, length - 1])
     vector = BitVector.from_indices(at, length)
     np.testing.assert_array_equal(vector.select1(np.arange(5)), at)
+    np.testing.assert_array_equal(vector.select1(np.resize(np.arange(5), 70)), np.resize(at, 70))
     np.testing.assert_array_equal(vector.rank1(at), np.arange(5))
     numbers = np.array([0, 5, 2**31, 2**32 - 3, 2**32 - 2, 2**32 + 100, length - 6])
+    near = 2**32 + np.arange(-30, 30) * 700  # on both sides of the border, and across it
+    numbers = np.concatenate([numbers, near, near - 2**31])
     zeros = vector.select0(numbers)
     np.testing.assert_array_equal(vector.rank0(zeros), numbers)
     assert not vector[zeros].any()

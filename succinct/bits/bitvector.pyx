@@ -14,6 +14,14 @@ from succinct._args import checked_out, integers, plain_positions, positions
 from succinct.bits.lanes import BitLanes
 
 
+def zero_words(length):
+    """Zeros for `length` bits in whole blocks, each of them in one line of the cache."""
+    n = BLOCK_WORDS * (length // 512 + 1)
+    array = np.zeros(n + BLOCK_WORDS - 1, np.uint64)
+    skip = -array.ctypes.data // 8 % BLOCK_WORDS
+    return array[skip : skip + n]
+
+
 cdef bint is_scalar(object x):
     return PyIndex_Check(x) and not isinstance(x, np.ndarray)
 
@@ -219,7 +227,7 @@ cdef class BitVector:
                 bad = int(np.flatnonzero(wrong)[0])
                 raise ValueError(f"bools[{bad}] must be 0 or 1, got {array[bad]}")
             array = array.astype(np.bool_)
-        words = np.zeros(BLOCK_WORDS * (array.size // 512 + 1), np.uint64)
+        words = zero_words(array.size)
         packed = np.packbits(array, bitorder="little")
         words.view(np.uint8)[: packed.size] = packed
         cdef BitVector self = BitVector.__new__(BitVector)
@@ -231,7 +239,7 @@ cdef class BitVector:
         """A vector of `length` bits of which those at `indices` (any order) are one."""
         length = _length(length)
         cdef const int64_t[::1] at = positions(indices, length, "indices").reshape(-1)
-        array = np.zeros(BLOCK_WORDS * (length // 512 + 1), np.uint64)
+        array = zero_words(length)
         cdef uint64_t[::1] words = array
         cdef Py_ssize_t i
         with nogil:
@@ -257,7 +265,7 @@ cdef class BitVector:
         used = (length + 63) // 64
         if source.size < used:
             raise ValueError(f"{length} bits need {used} words, got {source.size}")
-        array = np.zeros(BLOCK_WORDS * (length // 512 + 1), np.uint64)
+        array = zero_words(length)
         array[:used] = source[:used]
         if length % 64:
             array[used - 1] &= np.uint64((1 << (length % 64)) - 1)

@@ -108,8 +108,6 @@ INLINE void ef_rank_group(const elias_fano_t *e, const uint64_t *x, uint64_t *ou
 /* ---- AVX-512: eight queries at once.  Whichever of them are out of the ordinary (a search over
  * many words, a crowded bucket) are left to the functions above. ------------------------------- */
 
-V4_INLINE __m512i set_512(uint64_t x) { return _mm512_set1_epi64((long long)x); }
-
 /* Elements of `at` where there are `lanes`, 0 elsewhere. */
 V4_INLINE __m512i gather_512(const uint64_t *at, __m512i i, __mmask8 lanes) {
     return _mm512_mask_i64gather_epi64(_mm512_setzero_si512(), lanes, i, at, 8);

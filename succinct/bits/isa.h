@@ -53,6 +53,8 @@ V3_INLINE uint64_t bits_select0_v3(const bitvector_t *v, uint64_t k) {
 #define V4 __attribute__((target(ISA512), flatten))
 #define V4_INLINE __attribute__((target(ISA512), always_inline)) static inline
 
+V4_INLINE __m512i set_512(uint64_t x) { return _mm512_set1_epi64((long long)x); }
+
 V4_INLINE uint64_t bits_rank1_v4(const bitvector_t *v, uint64_t i) {
     uint64_t b = i >> BLOCK_SHIFT, k = (i >> 6) & 7;
     const uint64_t *p = v->words + b * BLOCK_WORDS;

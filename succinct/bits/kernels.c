@@ -1,11 +1,16 @@
 #include "succinct/bits/kernels.h"
 #include "succinct/bits/elias_fano.h"
+#include "succinct/bits/select_512.h"
 
 static inline uint64_t rank0_of(const bitvector_t *v, uint64_t i) { return i - bits_rank1(v, i); }
 
-/* One query and a batch of it, compiled for TARGET with everything inlined. */
+/* One query, compiled for TARGET with everything inlined. */
+#define SINGLE(NAME, TARGET, BODY) \
+    TARGET static uint64_t NAME(const bitvector_t *v, uint64_t i) { return BODY(v, i); }
+
+/* The same and a batch of it. */
 #define QUERY(NAME, TARGET, BODY)                                                           \
-    TARGET static uint64_t NAME(const bitvector_t *v, uint64_t i) { return BODY(v, i); }    \
+    SINGLE(NAME, TARGET, BODY)                                                              \
     TARGET static size_t NAME##_batch(const bitvector_t *v, const int64_t *q, int64_t *out, \
                                       size_t n, uint64_t limit) {                           \
         const bitvector_t own = *v; /* what is written to `out` cannot change it */         \
@@ -90,8 +95,8 @@ KERNELS(v3, 1, V3, bits_select1_v3, bits_select0_v3, bits_drop_v3)
 
 QUERY(rank1_v4, V4, bits_rank1_v4)
 QUERY(rank0_v4, V4, bits_rank0_v4)
-QUERY(select1_v4, V4, bits_select1_v4)
-QUERY(select0_v4, V4, bits_select0_v4)
+SINGLE(select1_v4, V4, bits_select1_v4) /* their batches are in select_512.h */
+SINGLE(select0_v4, V4, bits_select0_v4)
 QUERY(next_zero_v4, V4, bits_next_zero)
 QUERY(next_one_v4, V4, bits_next_one)
 KERNELS(v4, 2, V4, bits_select1_v4, bits_select0_v4, bits_drop_v3)
