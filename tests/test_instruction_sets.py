@@ -99,6 +99,8 @@ def test_beyond_one_superblock(chosen: str) -> None:
     zeros = vector.select0(numbers)
     np.testing.assert_array_equal(vector.rank0(zeros), numbers)
     assert not vector[zeros].any()
+    with pytest.raises(IndexError, match=rf"\[100\] = {length + 1} is out of range"):
+        vector.rank1(np.where(np.arange(len(zeros)) < 100, zeros, length + 1))
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,27 @@
 
 static inline uint64_t rank0_of(const bitvector_t *v, uint64_t i) { return i - bits_rank1(v, i); }
 
+#define AHEAD 16       /* queries between the fetch of what one looks at and its turn */
+#define FAR (1u << 23) /* bits of a vector that is not at hand in a cache */
+
 /* One query, compiled for TARGET with everything inlined. */
 #define SINGLE(NAME, TARGET, BODY) \
     TARGET static uint64_t NAME(const bitvector_t *v, uint64_t i) { return BODY(v, i); }
 
-/* The same and a batch of it. */
-#define QUERY(NAME, TARGET, BODY)                                                           \
+/* The same and a batch of it, which may fetch what queries look at. */
+#define QUERY(NAME, TARGET, BODY, FETCH)                                                    \
     SINGLE(NAME, TARGET, BODY)                                                              \
     TARGET static size_t NAME##_batch(const bitvector_t *v, const int64_t *q, int64_t *out, \
                                       size_t n, uint64_t limit) {                           \
         const bitvector_t own = *v; /* what is written to `out` cannot change it */         \
-        size_t i;                                                                           \
-        for (i = 0; i < n && (uint64_t)q[i] < limit; i++)                                   \
+        size_t i = 0;                                                                       \
+        if (FETCH && own.length >= FAR)                                                     \
+            for (; i + AHEAD < n && (uint64_t)q[i] < limit; i++) {                          \
+                uint64_t later = (uint64_t)q[i + AHEAD];                                    \
+                bits_prefetch(&own, later < limit ? later : 0);                             \
+                out[i] = (int64_t)BODY(&own, (uint64_t)q[i]);                               \
+            }                                                                               \
+        for (; i < n && (uint64_t)q[i] < limit; i++)                                        \
             out[i] = (int64_t)BODY(&own, (uint64_t)q[i]);                                   \
         return i;                                                                           \
     }
@@ -73,32 +82,32 @@ static inline uint64_t rank0_of(const bitvector_t *v, uint64_t i) { return i - b
         ef_get_##SUFFIX##_batch, ef_rank_##SUFFIX##_batch, ef_next_##SUFFIX##_batch,        \
     };
 
-QUERY(rank1_portable, PORTABLE, bits_rank1)
-QUERY(rank0_portable, PORTABLE, rank0_of)
-QUERY(select1_portable, PORTABLE, bits_select1)
-QUERY(select0_portable, PORTABLE, bits_select0)
-QUERY(next_zero_portable, PORTABLE, bits_next_zero)
-QUERY(next_one_portable, PORTABLE, bits_next_one)
+QUERY(rank1_portable, PORTABLE, bits_rank1, 1)
+QUERY(rank0_portable, PORTABLE, rank0_of, 1)
+QUERY(select1_portable, PORTABLE, bits_select1, 0)
+QUERY(select0_portable, PORTABLE, bits_select0, 0)
+QUERY(next_zero_portable, PORTABLE, bits_next_zero, 1)
+QUERY(next_one_portable, PORTABLE, bits_next_one, 1)
 FANO_BATCHES(portable, PORTABLE, bits_select1, bits_select0, bits_drop)
 KERNELS(portable, 0, PORTABLE, bits_select1, bits_select0, bits_drop)
 
 #ifdef X86
 
-QUERY(rank1_v3, V3, bits_rank1)
-QUERY(rank0_v3, V3, rank0_of)
-QUERY(select1_v3, V3, bits_select1_v3)
-QUERY(select0_v3, V3, bits_select0_v3)
-QUERY(next_zero_v3, V3, bits_next_zero)
-QUERY(next_one_v3, V3, bits_next_one)
+QUERY(rank1_v3, V3, bits_rank1, 1)
+QUERY(rank0_v3, V3, rank0_of, 1)
+QUERY(select1_v3, V3, bits_select1_v3, 0)
+QUERY(select0_v3, V3, bits_select0_v3, 0)
+QUERY(next_zero_v3, V3, bits_next_zero, 1)
+QUERY(next_one_v3, V3, bits_next_one, 1)
 FANO_BATCHES(v3, V3, bits_select1_v3, bits_select0_v3, bits_drop_v3)
 KERNELS(v3, 1, V3, bits_select1_v3, bits_select0_v3, bits_drop_v3)
 
-QUERY(rank1_v4, V4, bits_rank1_v4)
-QUERY(rank0_v4, V4, bits_rank0_v4)
+QUERY(rank1_v4, V4, bits_rank1_v4, 1)
+QUERY(rank0_v4, V4, bits_rank0_v4, 1)
 SINGLE(select1_v4, V4, bits_select1_v4) /* their batches are in select_512.h */
 SINGLE(select0_v4, V4, bits_select0_v4)
-QUERY(next_zero_v4, V4, bits_next_zero)
-QUERY(next_one_v4, V4, bits_next_one)
+QUERY(next_zero_v4, V4, bits_next_zero, 1)
+QUERY(next_one_v4, V4, bits_next_one, 1)
 KERNELS(v4, 2, V4, bits_select1_v4, bits_select0_v4, bits_drop_v3)
 
 #endif
