@@ -42,6 +42,8 @@ COLUMNS = {
     "to_input_and_made": "{:.2f}x",
     "beyond_input_to_made": "{:.2f}x",
 }
+# More than are sorted at once: all code is in memory then.
+_FEW = 1 << 17
 _TITLES = ("geonames_600k", "ncbi_taxa_600k", "ncbi_taxa")
 _ROWS = {
     "60 bits": (5, 2**12),
@@ -122,9 +124,9 @@ def measure(made: str, folder: Path) -> Row:
     offsets = np.load(file) if file.exists() else None
     n = len(tokens) if offsets is None else len(offsets) - 1
     input_bytes = tokens.nbytes + (0 if offsets is None else offsets.nbytes)
-    few = min(n, 1000)
+    few = min(n, _FEW)
     if made == "KeyTable":
-        _table(tokens, offsets, few)  # the code is in memory then
+        _table(tokens, offsets, few)
 
         def make() -> KeyTable | Index:
             return _table(tokens, offsets, n)

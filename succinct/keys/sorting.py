@@ -160,7 +160,7 @@ def _sorted_words(rows: Sequences, columns: _Columns) -> Sequences:
 class Splitters:
     """Bounds of parts of rows, by the first `taken` tokens of rows, from a sample of them."""
 
-    def __init__(self, sample: Sequences) -> None:
+    def __init__(self, sample: Sequences, n_parts: int = N_PARTS) -> None:
         self._bits = max(1, (sample.largest + 1).bit_length())
         self.taken = 64 // self._bits
         words = np.empty(sample.n_rows, np.uint64)
@@ -169,13 +169,13 @@ class Splitters:
             words,
         )  # fmt: skip
         words.sort()
-        self._words = words[np.arange(1, N_PARTS) * len(words) // N_PARTS]
+        self._words = words[np.arange(1, n_parts) * len(words) // n_parts]
 
     def part(
         self, rows: Sequences, parts: NDArray[np.uint8]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Writes the part of each row; returns the rows of each part, and their tokens."""
-        n_rows, n_tokens = np.zeros((2, N_PARTS), np.int64)
+        n_rows, n_tokens = np.zeros((2, len(self._words) + 1), np.int64)
         _scan.part_rows(
             rows.tokens, rows.offsets, rows.length, self._bits, self.taken, self._words, parts,
             n_rows, n_tokens,
@@ -183,9 +183,9 @@ class Splitters:
         return n_rows, n_tokens
 
 
-def samples(n: int) -> NDArray[np.int64]:
+def samples(n: int, n_parts: int = N_PARTS) -> NDArray[np.int64]:
     """Numbers of the rows out of n that say what the parts are."""
-    step = max(1, n // (_SAMPLES * N_PARTS))
+    step = max(1, n // (_SAMPLES * n_parts))
     return np.arange(step // 2, n, step)
 
 

@@ -11,7 +11,7 @@ from succinct.maps import _rice, suffixes
 from succinct.maps import layout as layouts
 from succinct.maps.layout import Shape, Step
 from succinct.maps.suffixes import Tails
-from succinct.trie.passes import Passes
+from succinct.trie.passes import Passes, by_frequency
 
 #: Larger tokens get no codes: their ranks are found in a table.
 MAX_CODED = 2**26
@@ -62,7 +62,7 @@ class Plan:
         self.place = layouts.lay_out(self.steps, shapes[:n], vocab, stored)
 
     def fill(self, bits: _Words, values: _Words) -> None:
-        """Write everything into zeroed words; once, as it lets go of the tails."""
+        """Write everything into zeroed words; once, as it lets go of what is written."""
         place, codes = self.place, self.codes
         if self.tails is not None:
             # What is zero takes no memory yet: so tails and steps are hardly held at once.
@@ -70,6 +70,7 @@ class Plan:
             self.tails = codes.tails = None
         if place.vocab_size:
             suffixes.put_values(values, place.vocab_at, codes.tokens, codes.width)
+        del codes.tokens
         chunks = codes.chunks(self.steps, self.passes)
         self.passes.fill_steps(place.table, bits, values, codes.of_token, chunks)
         for i, sizes in self.rows.bits(self.steps).items():
@@ -131,12 +132,9 @@ class _Codes:
         counts = self.passes.count_tokens()
         if self.tails is not None:
             for labels in self.tails.trie.labels():
-                counts += np.bincount(labels, minlength=len(counts))
-        n_tokens = np.count_nonzero(counts)
-        np.negative(counts, out=counts)
-        self.tokens = np.argsort(counts, kind="stable")[:n_tokens].astype(np.uint32)
-        self.of_token = np.zeros(len(counts), np.uint32)
-        self.of_token[self.tokens] = np.arange(len(self.tokens), dtype=np.uint32)
+                np.add.at(counts, labels, 1)
+        self.tokens, self.of_token = by_frequency(counts)
+        del counts
         self.lengths = self.passes.count_code_lengths(self.of_token)
 
     def chunks(self, steps: Sequence[Step], passes: Passes) -> npt.NDArray[np.uint64]:

@@ -134,7 +134,7 @@ class StepMap(Index):
         One pass over the keys to count and one to fill, O(tokens); two more where direct-access
         codes come into question. Memory is that of the index, or with `path` that of the rank and
         select directory of its bit-vectors.
-        Tails are sorted in parts, which takes about ten bytes for each until all are written.
+        Tails are sorted in parts, which takes about five bytes for each until all are written.
 
         Examples
         --------

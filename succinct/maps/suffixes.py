@@ -16,14 +16,14 @@ from succinct._scratch import scratch
 from succinct.bits import BitVector, PackedArray
 from succinct.bits.packed import words_for
 from succinct.keys import KeyTable
-from succinct.keys.sequences import narrowest
+from succinct.keys.sequences import Sequences, narrowest
 from succinct.keys.sorting import differs, gathered, sorted_order
 from succinct.maps import layout as layouts
 from succinct.maps.layout import Layout, Shape, Step
 from succinct.trie import _chains, _levels
 from succinct.trie._keys import Heads
 from succinct.trie.ends import Ends
-from succinct.trie.passes import Passes, words_of_bits
+from succinct.trie.passes import Passes, by_frequency, words_of_bits
 
 #: A link has as many bits as an integer of an index can have.
 MAX_NODES = 2**32
@@ -44,7 +44,7 @@ class Tails:
         The keys without their tails.
     has : uint64 words
         Which have one, a bit for each number of a head.
-    links : uint32 array [tails]
+    links : PackedArray [tails]
         The node of each tail, less one, in the order of those numbers.
     trie : Trie
         The trie of the tails, reversed.
@@ -54,7 +54,7 @@ class Tails:
 
     heads: Heads
     has: Words
-    links: npt.NDArray[np.uint32]
+    links: PackedArray
     trie: Trie
     low: int
     high: int
@@ -80,15 +80,12 @@ class Trie:
         As in a LoudsTrie. Two bits for the super-root, and then a one for every node but the root
         behind as many zeros as the number of its parent.
     slots, high : uint16 array [nodes], PackedArray
-        The labels, or their ranks; nothing for the root.
-    by_rank : uint32 array or None
-        The tokens of ranks.
+        The labels; nothing for the root.
     """
 
     topology: BitVector
     slots: npt.NDArray[np.uint16]
     high: PackedArray
-    by_rank: npt.NDArray[np.uint32] | None
 
     @property
     def n_labels(self) -> int:
@@ -106,7 +103,7 @@ class Trie:
             labels = self.slots[start:stop].astype(np.int64)
             if self.high.width:
                 labels |= self.high[start:stop].astype(np.int64) << 16
-            yield labels if self.by_rank is None else self.by_rank[labels].astype(np.int64)
+            yield labels
 
 
 def may_pay(passes: Passes, place: Layout) -> bool:
@@ -144,89 +141,91 @@ def split(passes: Passes) -> Tails | None:
     heads.max_length = int(np.flatnonzero(n_heads)[-1])
     spans = scratch(int(n_tails.sum()), narrowest(longest))
     last = scratch(words_of_bits(len(keys.tokens)), np.uint64)
-    counts = np.zeros(keys.vocab_size if keys.vocab_size <= n_tokens else 0, np.int64)
+    counts = scratch(keys.vocab_size if keys.vocab_size <= n_tokens else 0, np.int64)
     _chains.list_rests(heads, spans, last, counts)
-    # Frequent tokens come first, so that frequent tails get low numbers and short codes.
-    by_rank = np.argsort(counts, kind="stable").astype(np.uint32) if len(counts) else None
+    ranks = None
+    if len(counts):
+        # Frequent tokens come first, so that frequent tails get low numbers and short codes.
+        _, ranks = by_frequency(counts)
     del counts
-    ends = Ends(keys, BitVector.from_storage(last, len(keys.tokens)), spans, by_rank)
-    del spans, last
-    found = _trie(ends, longest, by_rank)
+    ends = Ends(keys, BitVector.from_storage(last, len(keys.tokens)), spans, ranks)
+    del spans, last, ranks
+    found = _trie(ends, longest, n_tokens)
     del ends
     if found is None:
         return None
     trie, nodes = found
     has = scratch(words_of_bits(keys.n_keys), np.uint64)
-    links = scratch(len(nodes), np.uint32)
+    width = (trie.n_labels - 1).bit_length()
+    links = scratch(words_for(len(nodes), width), np.uint64)
     before = np.cumsum(n_heads) - n_heads, np.cumsum(n_tails) - n_tails
-    _chains.by_number(heads, *before, nodes, has, links)
-    return Tails(heads, has, links, trie, int(passes.low.min()), keys.vocab_size)
+    _chains.by_number(heads, *before, nodes.words, nodes.width, has, links, width)
+    packed = PackedArray.from_storage(links, len(nodes), width)
+    return Tails(heads, has, packed, trie, int(passes.low.min()), keys.vocab_size)
 
 
-def _trie(
-    ends: Ends, longest: int, by_rank: npt.NDArray[np.uint32] | None
-) -> tuple[Trie, npt.NDArray[np.uint32]] | None:
+def _trie(ends: Ends, longest: int, n_tokens: int) -> tuple[Trie, PackedArray] | None:
     """The trie of reversed tails, and the node of each tail, less one; None if it has too many.
 
     Tails are sorted one part after another. What is kept from counting to filling is the order of
     each part, in the places of what it is replaced by.
     """
-    nodes = scratch(len(ends.spans), np.uint32)
+    # Neither is beyond the number of all tokens.
+    link_width = (n_tokens - 1).bit_length()
+    words = scratch(words_for(len(ends.spans), link_width), np.uint64)
+    nodes = PackedArray.from_storage(words[:], len(ends.spans), link_width)
     entries, rows, n_keys, inner = np.zeros((4, longest), np.int64)
     low, high = np.zeros((2, longest), np.uint32)
 
-    def parts(ordered: bool) -> Iterator[tuple[Numbers, npt.NDArray[np.bool_], KeyTable, int]]:
-        last = np.empty(0, np.int64)  # of the part before: the first one may begin as it does
-        for members in ends:
-            k = len(last)
-            if ordered:
-                members = members[nodes[members]]
-                tails = ends.rows(np.concatenate([last, members]))
-            else:
-                tails = ends.rows(np.concatenate([last, members]))
-                order, _ = sorted_order(tails.slice(k, tails.n_rows))
-                nodes[members] = order
-                members = members[order]
-                tails = gathered(tails, np.concatenate([np.arange(k), order + k]))
-            last = members[-1:]
-            distinct = differs(tails)
-            if not distinct.all():
-                tails = gathered(tails, np.flatnonzero(distinct))
-            keys = KeyTable(tails, n_rows=tails.n_rows, source=None, keep=False)
-            yield members, distinct[k:], keys, k
-
-    for _, _, keys, start in parts(False):
-        _levels.count(keys, start, keys.n_keys, entries, rows, n_keys, inner, low, high)
+    last = np.empty(0, np.int64)  # of the part before: the first one may begin as it does
+    for members in ends:
+        k = len(last)
+        tails = ends.rows(np.concatenate([last, members]))
+        order, _ = sorted_order(tails.slice(k, tails.n_rows))
+        _chains.replace_packed(words, link_width, members, order)
+        tails = gathered(tails, np.concatenate([np.arange(k), order + k]))
+        keys, _ = _distinct(tails)
+        _levels.count(keys, k, keys.n_keys, entries, rows, n_keys, inner, low, high)
+        last = members[order[-1:]]
     n = 1 + int(entries.sum())
     if n > MAX_NODES:
         return None
+    ends.order_settled()
     width = max(0, (ends.keys.vocab_size - 1).bit_length() - 16)
     topology = scratch(words_of_bits(2 * n + 1), np.uint64)
-    terminal = scratch(words_of_bits(n), np.uint64)
     slots, label_high = scratch(n, np.uint16), scratch(words_for(n, width), np.uint64)
     topology[0] = 1  # the super-root
-    # Of each length: the next node, and the next terminal node among all of them.
-    next_node = np.concatenate([[1, 1], 1 + np.cumsum(entries)[:-1]])
-    next_tail = np.concatenate([[0, 0], np.cumsum(n_keys)[:-1]])
-    for members, distinct, keys, start in parts(True):
+    next_node = np.concatenate([[1, 1], 1 + np.cumsum(entries)[:-1]])  # of each length
+    last = last[:0]
+    for members in ends:
+        members = members[nodes.get(members).view(np.int64)]
+        keys, numbers = _distinct(ends.rows(np.concatenate([last, members])))
+        found = np.empty(keys.n_keys - len(last), np.uint32)
         _levels.fill_prefixes(
-            keys, start, keys.n_keys, width, topology, terminal, slots, label_high, next_node
-        )
-        tails = np.empty(keys.n_keys - start, np.uint32)
-        _chains.number_rows(keys.offsets[start:], next_tail, tails)
-        nodes[members] = tails[np.cumsum(distinct) - 1]
-    of_tail = BitVector.from_storage(terminal, n)
-    for start in range(0, len(nodes), _CHUNK):
-        chunk = nodes[start : start + _CHUNK]
-        chunk[:] = of_tail.select1(chunk.astype(np.int64)) - 1
+            keys, len(last), keys.n_keys, width, topology, topology[:0], slots, label_high,
+            next_node, found,
+        )  # fmt: skip
+        of_member = found[numbers[len(last) :] - len(last)] - np.uint32(1)
+        _chains.replace_packed(words, link_width, members, of_member.astype(np.int64))
+        last = members[-1:]
     shape = BitVector.from_storage(topology, 2 * n + 1)
-    labels = slots, PackedArray.from_storage(label_high, n, width)
-    return Trie(shape, *labels, by_rank), nodes
+    return Trie(shape, slots, PackedArray.from_storage(label_high, n, width)), nodes
 
 
-def choose_links(shape: Shape, links: npt.NDArray[np.integer[Any]]) -> Step:
+def _distinct(rows: Sequences) -> tuple[KeyTable, Numbers]:
+    """Sorted rows without repeats, and the number of each row among them."""
+    distinct = differs(rows)
+    if not distinct.all():
+        rows = gathered(rows, np.flatnonzero(distinct))
+    keys = KeyTable(rows, n_rows=rows.n_rows, source=None, keep=False)
+    return keys, np.cumsum(distinct) - 1
+
+
+def choose_links(shape: Shape, links: PackedArray | npt.NDArray[np.integer[Any]]) -> Step:
     """The smaller of packed links and links in direct-access codes: low numbers are frequent."""
-    plain = replace(shape, rows=shape.entries, code_lengths=layouts.code_lengths(links))
+    chunks = (links[start : start + _CHUNK] for start in range(0, len(links), _CHUNK))
+    lengths = np.sum([layouts.code_lengths(np.asarray(chunk)) for chunk in chunks], axis=0)
+    plain = replace(shape, rows=shape.entries, code_lengths=lengths)
     steps = [layouts.choose("packed", plain), layouts.choose("dac", plain)]
     return min(steps, key=lambda step: layouts.size(step, plain))
 
@@ -252,7 +251,7 @@ def fill(
     if links["entries"] < links["rows"]:
         _copy_bits(tails.has, 0, links["rows"], bits, links["inner_at"])
     starts = range(0, len(tails.links), _CHUNK)
-    chunks = (tails.links[start : start + _CHUNK].astype(np.int64) for start in starts)
+    chunks = (tails.links[start : start + _CHUNK].view(np.int64) for start in starts)
     _put_codes(links, chunks, bits, values)
     del tails.has, tails.links, chunks
     trie = tails.trie
@@ -303,4 +302,6 @@ def put_values(
 ) -> None:
     """Write integers of `width` bits, numbers `first` and so on of those from place `at` on, which
     is a multiple of 64, into zeroed words."""
-    _chains.put_packed(words[at // 64 :], width, first, column.astype(np.int64, copy=False))
+    for start in range(0, len(column), _CHUNK):
+        chunk = column[start : start + _CHUNK].astype(np.int64, copy=False)
+        _chains.put_packed(words[at // 64 :], width, first + start, chunk)

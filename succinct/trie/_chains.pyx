@@ -7,7 +7,7 @@ As in ``_levels``, keys are distinct and in lexicographic order.
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr
 
-from succinct.bits.bitvector cimport packed_put
+from succinct.bits.bitvector cimport packed_get, packed_put, packed_t
 from succinct.trie._keys cimport Keys, common, end_of, start_of, token_t
 
 import numpy as np
@@ -346,7 +346,7 @@ def _count_rests(token_t[::1] tokens, Keys keys, int64_t[::1] n_heads, int64_t[:
 
 def list_rests(heads, span_t[::1] spans, uint64_t[::1] last, int64_t[::1] counts):
     """The lengths of all rests into `spans`; the zeroed words `last` get a bit for the last token
-    of each in the table, and `counts`, unless empty, one less for each token."""
+    of each in the table, and `counts`, unless empty, one more for each token."""
     _list_rests(heads.tokens, Keys(heads), spans, last, counts)
 
 
@@ -363,7 +363,7 @@ def _list_rests(token_t[::1] tokens, Keys keys, span_t[::1] spans, uint64_t[::1]
                 last[(next - 1) >> 6] |= <uint64_t>1 << ((next - 1) & 63)
                 if counts.shape[0]:
                     for j in range(end, next):
-                        counts[tokens[j]] -= 1
+                        counts[tokens[j]] += 1
             b = next
 
 
@@ -387,19 +387,21 @@ def places_of(const uint8_t[::1] array, int value, int64_t[::1] out):
     return used
 
 
-def by_number(heads, int64_t[::1] head, int64_t[::1] rest, const uint32_t[::1] links,
-              uint64_t[::1] has, uint32_t[::1] out):
-    """Put what belongs to the rests of keys into the order of the numbers of heads.
+def by_number(heads, int64_t[::1] head, int64_t[::1] rest, const uint64_t[::1] links,
+              uint32_t width, uint64_t[::1] has, uint64_t[::1] out, uint32_t out_width):
+    """Put what belongs to the rests of keys, packed, into the order of the numbers of heads.
 
     `head` and `rest` say for each length of a head how many heads and rests come before it; they
     are advanced. The zeroed words `has` get a bit for each head with a rest.
     """
-    _by_number(heads.tokens, Keys(heads), head, rest, links, has, out)
+    _by_number(heads.tokens, Keys(heads), head, rest, links, width, has, out, out_width)
 
 
 def _by_number(token_t[::1] tokens, Keys keys, int64_t[::1] head, int64_t[::1] rest,
-               const uint32_t[::1] links, uint64_t[::1] has, uint32_t[::1] out):
+               const uint64_t[::1] links, uint32_t width, uint64_t[::1] has, uint64_t[::1] out,
+               uint32_t out_width):
     cdef int64_t i, b = 0, end, next, shared = 0, number, used = 0
+    cdef packed_t packed = view_of(links, width)
     with nogil:
         for i in range(keys.n):
             next = start_of(keys.offsets, keys.fixed, i + 1)
@@ -408,20 +410,34 @@ def _by_number(token_t[::1] tokens, Keys keys, int64_t[::1] head, int64_t[::1] r
             head[end - b] += 1
             if end < next:
                 has[number >> 6] |= <uint64_t>1 << (number & 63)
-                out[rest[end - b]] = links[used]
+                packed_put(&out[0], out_width, rest[end - b], packed_get(&packed, used))
                 rest[end - b] += 1
                 used += 1
             b = next
 
 
-def number_rows(const int64_t[::1] offsets, int64_t[::1] numbers, uint32_t[::1] out):
-    """out[i] = ``numbers[n]`` for the next sequence of length n, one after another."""
-    cdef int64_t i, n
+cdef packed_t view_of(const uint64_t[::1] words, uint32_t width):
+    cdef packed_t view
+    view.words, view.length, view.width = &words[0], 0, width  # nobody asks for the length
+    view.mask = (<uint64_t>1 << width) - 1
+    return view
+
+
+def replace_packed(uint64_t[::1] words, uint32_t width, const int64_t[::1] places,
+                   const int64_t[::1] values):
+    """Write values of a packed array at some places, whatever stands there."""
+    cdef int64_t i
+    cdef uint64_t at, shift, value, mask = (<uint64_t>1 << width) - 1
     with nogil:
-        for i in range(out.shape[0]):
-            n = offsets[i + 1] - offsets[i]
-            out[i] = <uint32_t>numbers[n]
-            numbers[n] += 1
+        for i in range(places.shape[0]):
+            at = places[i] * width
+            value = values[i]
+            shift = at & 63
+            at >>= 6
+            words[at] = (words[at] & ~(mask << shift)) | value << shift
+            if shift + width > 64:
+                at += 1
+                words[at] = (words[at] & ~(mask >> (64 - shift))) | value >> (64 - shift)
 
 
 def put_packed(uint64_t[::1] words, uint32_t width, int64_t first, const int64_t[::1] values):

@@ -135,6 +135,27 @@ def _count_tokens(token_t[::1] tokens, Keys table, int64_t start, int64_t stop,
             b = next
 
 
+def pack_counts(uint64_t[::1] counts, uint32_t width):
+    """The count of each token into a word: what it lacks to the largest that fits, above the
+    token in `width` bits. Larger counts count as this one."""
+    cdef int64_t i
+    cdef uint64_t most = (<uint64_t>1 << (64 - width)) - 1
+    with nogil:
+        for i in range(counts.shape[0]):
+            counts[i] = (most - min(counts[i], most)) << width | <uint64_t>i
+
+
+def unpack_tokens(const uint64_t[::1] words, uint32_t width, uint32_t[::1] tokens,
+                  uint32_t[::1] ranks):
+    """The tokens of the first words into `tokens`, and the place of each of them into `ranks`."""
+    cdef int64_t i
+    cdef uint64_t mask = (<uint64_t>1 << width) - 1
+    with nogil:
+        for i in range(tokens.shape[0]):
+            tokens[i] = <uint32_t>(words[i] & mask)
+            ranks[tokens[i]] = <uint32_t>i
+
+
 def count_code_lengths(table, start, stop, const uint32_t[::1] codes, int64_t[:, ::1] lengths):
     """Add to ``lengths[d, n]`` how many new prefixes of length d + 1 end with a token whose code
     has n bits."""
@@ -405,23 +426,25 @@ cdef class _NodeStreams:
 
 def fill_prefixes(table, start, stop, uint32_t high_width, uint64_t[::1] topology,
                   uint64_t[::1] terminal, uint16_t[::1] slots, uint64_t[::1] label_high,
-                  int64_t[::1] nodes):
+                  int64_t[::1] nodes, uint32_t[::1] ends=None):
     """Write a part of a LOUDS trie with one node for every prefix into zeroed arrays.
 
     `nodes[d]` is the number of the next node of length d; length 0 is the root's, which no part
     writes. `topology` and `terminal` are the words of bit-vectors, `slots` and `label_high`, the
-    words of a packed array of `high_width` bits, are by node number.
+    words of a packed array of `high_width` bits, are by node number. If there are `ends`, these get
+    the node of each key, and nothing is written to `terminal`.
     """
     streams = _NodeStreams(nodes.shape[0])
     _fill_prefixes(table.tokens, Keys(table), start, stop, nodes, high_width, topology, terminal,
-                   slots, label_high, streams)
+                   slots, label_high, streams, ends)
     streams.close(topology, terminal, label_high)
 
 
 def _fill_prefixes(token_t[::1] tokens, Keys keys, int64_t start, int64_t stop,
                    int64_t[::1] nodes, uint32_t high_width, uint64_t[::1] topology,
                    uint64_t[::1] terminal, uint16_t[::1] slots, uint64_t[::1] label_high,
-                   _NodeStreams streams):
+                   _NodeStreams streams, uint32_t[::1] ends):
+    cdef bint listed = ends is not None
     cdef int64_t i, d = 0, end, node = 0, a = keys.before(start)
     cdef int64_t b = start_of(keys.offsets, keys.fixed, start)
     cdef uint32_t token
@@ -438,7 +461,10 @@ def _fill_prefixes(token_t[::1] tokens, Keys keys, int64_t start, int64_t stop,
                 if high_width:
                     stream_put(&streams.level[d].label_high, &label_high[0], node * high_width,
                                high_width, token >> 16)
-            stream_set(&streams.level[end - b - 1].terminal, &terminal[0], node)
+            if listed:
+                ends[i - start] = <uint32_t>node
+            else:
+                stream_set(&streams.level[end - b - 1].terminal, &terminal[0], node)
             a, b = b, end
 
 

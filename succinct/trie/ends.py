@@ -17,6 +17,8 @@ from succinct.trie import _chains
 Numbers = npt.NDArray[np.int64]
 
 _CHUNK = 1 << 13  # pieces looked at in one go
+_OF_PART = 1 << 13  # about
+_NO_RANKS = np.empty(0, np.uint32)
 
 
 class Ends:
@@ -29,8 +31,8 @@ class Ends:
         A one for the last token of each piece.
     spans : unsigned [pieces]
         How many tokens each has.
-    by_rank : uint32 [vocab_size], optional
-        Tokens in the order in which they are compared; default: by their numbers.
+    ranks : uint32 [vocab_size], optional
+        What tokens are compared by; default: their numbers.
     """
 
     def __init__(
@@ -38,21 +40,27 @@ class Ends:
         keys: KeyTable,
         last: BitVector,
         spans: npt.NDArray[np.unsignedinteger[Any]],
-        by_rank: npt.NDArray[np.uint32] | None = None,
+        ranks: npt.NDArray[np.uint32] | None = None,
     ) -> None:
         self.keys, self.last, self.spans = keys, last, spans
-        self._ranks = np.empty(0 if by_rank is None else len(by_rank), np.uint32)
-        if by_rank is not None:
-            self._ranks[by_rank] = np.arange(len(by_rank), dtype=np.uint32)
-        self.parts = scratch(len(spans), np.uint8)
-        self._sizes = [len(spans)]
-        if len(spans) > sorting.AT_ONCE:
-            splitters = sorting.Splitters(self.rows(sorting.samples(len(spans))))
-            sizes = np.zeros(sorting.N_PARTS, np.int64)
+        self.ranks = _NO_RANKS if ranks is None else ranks
+        n = len(spans)
+        self.parts = scratch(n, np.uint8)
+        self._sizes = [n]
+        if n > sorting.AT_ONCE:
+            # A part takes much more memory than its pieces, but parts are numbers of eight bits.
+            n_parts = min(max(sorting.N_PARTS, 1 << (n // _OF_PART).bit_length()), 256)
+            sample = self.rows(sorting.samples(n, n_parts))
+            splitters = sorting.Splitters(sample, n_parts)
+            sizes = np.zeros(n_parts, np.int64)
             for chunk in self._chunks():
                 rows = self.rows(chunk, splitters.taken)
                 sizes += splitters.part(rows, self.parts[chunk[0] : chunk[-1] + 1])[0]
             self._sizes = sizes.tolist()
+
+    def order_settled(self) -> None:
+        """Let go of the ranks: rows have tokens from now on."""
+        self.ranks = _NO_RANKS
 
     def __iter__(self) -> Iterator[Numbers]:
         """The pieces of one part after another, each in the order of the table."""
@@ -69,13 +77,12 @@ class Ends:
                 yield members
 
     def rows(self, pieces: Numbers, most: int | None = None) -> Sequences:
-        """Pieces one after another, backwards, at most so many tokens of each; ranks for tokens if
-        these are compared."""
+        """Pieces one after another, backwards, at most so many tokens of each, or their ranks."""
         spans = self.spans[pieces]
         offsets = np.zeros(len(pieces) + 1, np.int64)
         np.cumsum(spans if most is None else np.minimum(spans, most), out=offsets[1:])
         tokens = np.empty(offsets[-1], np.uint32)
-        _chains.gather_backwards(self.keys, self.last.select1(pieces), offsets, self._ranks, tokens)
+        _chains.gather_backwards(self.keys, self.last.select1(pieces), offsets, self.ranks, tokens)
         return Sequences(tokens, offsets, 0, len(pieces), self.keys.vocab_size - 1)
 
     def _chunks(self) -> Iterator[Numbers]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from succinct._scratch import scratch
 from succinct._threads import equal_parts, in_threads, parts_of
 from succinct.keys import KeyTable
 from succinct.trie import _chains, _levels
@@ -106,12 +107,12 @@ class Passes:
         vocab_size = self.keys.vocab_size
         # A count for each part, as long as they take no more memory than what is counted.
         if len(self.parts) * vocab_size > self.prefixes.sum():
-            counts = np.zeros(vocab_size, np.int64)
+            counts = scratch(vocab_size, np.int64)
             _levels.count_tokens(self.table, 0, self.keys.n_keys, counts)
             return counts
-        each = np.zeros((len(self.parts), vocab_size), np.int64)
+        each = scratch(len(self.parts) * vocab_size, np.int64).reshape(-1, vocab_size)
         self.each(_levels.count_tokens, of_parts=[each])
-        return np.asarray(each.sum(axis=0))
+        return each[0] if len(each) == 1 else np.asarray(each.sum(axis=0))
 
     def count_code_lengths(self, codes: npt.NDArray[np.uint32]) -> Counts:
         """How many new prefixes of length d + 1 end with a token whose code has n bits, for each
@@ -186,6 +187,22 @@ class Passes:
             self.each(_levels.fill_prefixes, *arrays, of_parts=[nodes])
         else:
             _levels.put_prefixes(self.keys, nodes[0], *arrays)
+
+
+def by_frequency(counts: Counts) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    """The tokens that occur, the most frequent first and of equals the smaller one, and the rank of
+    each token among them; 0 for the others.
+
+    `counts`, one for each token, are used up: words are sorted in their memory that have a token
+    behind what its count lacks to the largest one that there is room for.
+    """
+    n_tokens, width = int(np.count_nonzero(counts)), max(1, (len(counts) - 1).bit_length())
+    words = counts.view(np.uint64)
+    _levels.pack_counts(words, width)
+    words.sort()
+    tokens, ranks = scratch(n_tokens, np.uint32), scratch(len(counts), np.uint32)
+    _levels.unpack_tokens(words, width, tokens, ranks)
+    return tokens, ranks
 
 
 def words_of_bits(length: int) -> int:
