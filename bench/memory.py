@@ -28,10 +28,10 @@ peak is the most that was resident of the process, less the interpreter and the 
 
 Rows that fit into 64 bits, or into 16 more, are packed, sorted and unpacked in the memory of the
 table. Other rows are copied to one of 64 parts of the table by their first tokens, and each part is
-sorted apart. Tails and chains are sorted in such parts as well, from the keys where they lie; a
-tail then has four bytes for the place it leads to, one or two for its length and one for its part,
-which for titles of a few tokens is about as much as an index of 40 bits a key. Arrays as long as
-the vocabulary are most of the rest, and matter less in larger catalogs.
+sorted apart. Tails and chains are sorted in up to 256 parts, from the keys where they lie; a tail
+then has as many bits for the place it leads to as the number of all tokens in tails needs, one or
+two bytes for its length and one for its part, which for titles of a few tokens is nearly as much as
+an index of 40 bits a key. Arrays as long as the vocabulary are held one or two at a time.
 """
 COLUMNS = {
     "made": "{}",
@@ -132,7 +132,11 @@ def measure(made: str, folder: Path) -> Row:
             return _table(tokens, offsets, n)
 
     else:
-        _INDEXES[made](_table(tokens, offsets, few))
+        first = _table(tokens, offsets, few)
+        for tail in (True, False):
+            LoudsTrie.build(first, tail)
+            StepMap.build(first, tail=tail)
+        del first
         keys = _table(tokens, offsets, n)
 
         def make() -> KeyTable | Index:

@@ -54,6 +54,17 @@ def pack_next(
     count: int,
     out: _Words,
 ) -> None: ...
+def settle(
+    tokens: _Tokens,
+    offsets: _Offsets,
+    length: int,
+    depth: int,
+    words: _Words,
+    mask: int,
+    most: int,
+    order: NDArray[np.int64],
+    distinct: NDArray[np.uint8],
+) -> int: ...
 def part_rows(
     tokens: _Tokens,
     offsets: _Offsets,

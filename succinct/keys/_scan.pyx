@@ -288,6 +288,64 @@ def pack_next(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t 
                                row_start(bounds, length, row + 1), bits, count)
 
 
+def settle(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t length,
+           Py_ssize_t depth, uint64_t[::1] words, uint64_t mask, Py_ssize_t most,
+           int64_t[::1] order, uint8_t[::1] distinct):
+    """``distinct[i]`` = 1 unless row ``order[i]`` is equal to the one before it, as far as that is
+    known; the rows come in the order of their `words`, of tokens before `depth`.
+
+    Rows that share a word have ended if it has no bit of `mask`. Up to `most` others are sorted here
+    by their next tokens. Returns how many are left; their places come to the front of `words`.
+    """
+    cdef Py_ssize_t i = 0, j, k, h, row, size, n = order.shape[0], used = 0
+    cdef uint64_t word
+    cdef int sign
+    if n == 0:
+        return 0
+    cdef const token_t* data = &tokens[0]
+    cdef const int64_t* bounds = NULL
+    if not length:
+        bounds = &offsets[0]
+    with nogil:
+        while i < n:
+            word = words[i]
+            j = i + 1
+            distinct[i] = 1
+            while j < n and words[j] == word:
+                distinct[j] = 0
+                j += 1
+            size = j - i
+            if size > 1 and word & mask:
+                if size > most:
+                    for k in range(i, j):
+                        words[used] = k
+                        used += 1
+                else:
+                    # Insertion, and then a look at neighbours.
+                    for k in range(i + 1, j):
+                        row = order[k]
+                        h = k
+                        while h > i and compare_behind(data, bounds, length, depth, order[h - 1],
+                                                       row) > 0:
+                            order[h] = order[h - 1]
+                            h -= 1
+                        order[h] = row
+                    for k in range(i + 1, j):
+                        distinct[k] = compare_behind(data, bounds, length, depth, order[k - 1],
+                                                     order[k]) != 0
+            i = j
+    return used
+
+
+cdef inline int compare_behind(const token_t* data, const int64_t* bounds, Py_ssize_t length,
+                               Py_ssize_t depth, Py_ssize_t left, Py_ssize_t right) noexcept nogil:
+    """Sign of the comparison of two rows from `depth` on, where neither has ended before."""
+    cdef Py_ssize_t a = row_start(bounds, length, left) + depth
+    cdef Py_ssize_t b = row_start(bounds, length, right) + depth
+    return compare(data + a, row_start(bounds, length, left + 1) - a,
+                   data + b, row_start(bounds, length, right + 1) - b)
+
+
 def part_rows(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t length, int bits,
               Py_ssize_t count, const uint64_t[::1] splitters, uint8_t[::1] parts,
               int64_t[::1] n_rows, int64_t[::1] n_tokens):

@@ -3,9 +3,10 @@
 Tokens are packed into 64-bit words, most significant first, each plus one so that 0 stands for the
 end of the sequence. Words are sorted by numpy, which uses SIMD instructions where the processor has
 them. Rows whose words are equal go into another round with their next tokens, behind the number of
-their group of equals; all other rows are done. A round costs O(m log m) for the m rows that are
-still tied, and every round takes tokens that no round before it took: keys that share long prefixes
-cost their length once, not once for each pair.
+their group of equals, unless they are so few that they are compared at once; all other rows are
+done. A round costs O(m log m) for the m rows that are still tied, and every round takes tokens that
+no round before it took: keys that share long prefixes cost their length once, not once for each
+pair.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from numpy.typing import NDArray
 from . import _scan
 from .sequences import NO_OFFSETS, Sequences, Tokens, narrowest
 
-# Up to this many tied rows are compared as byte strings in one go: their remaining length then no
-# longer counts in rounds, each of which costs some microseconds however few rows are left.
+# Tied rows are compared with each other where so few share a word, or are left at all: their
+# remaining length then no longer counts in rounds, each of which costs some microseconds.
+_FEW_OF_GROUP = 8
 _FEW = 64
 
 # More rows than these are sorted in so many parts, a power of two; the bounds of a part are taken
@@ -79,18 +81,13 @@ def sorted_order(rows: Sequences) -> tuple[NDArray[np.int64], NDArray[np.bool_]]
     words = np.empty(rows.n_rows, np.uint64)
     _scan.pack_next(rows.tokens, rows.offsets, rows.length, NO_OFFSETS, 0, bits, taken, words)
     order = np.argsort(words)
-    words = words[order]
-    distinct = _changes(words)
-    active = np.flatnonzero(_tied(words, distinct, bits))
+    distinct, active = _settled(rows, taken, words[order], bits, _FEW_OF_GROUP, order)
     depth = taken
     while len(active):
         # Every group of equals takes part as a whole, so its first row has `distinct` set.
         group = np.cumsum(distinct[active], dtype=np.uint64)
         group -= np.uint64(1)
         chosen = order[active]
-        if len(active) <= _FEW:
-            _sort_few(rows, order, distinct, active, group, depth)
-            break
         # Tokens take at most 32 bits, which leaves 32 for the group: enough for 2**33 tied rows.
         taken = (64 - int(group[-1]).bit_length()) // bits
         words = np.empty(len(active), np.uint64)
@@ -98,13 +95,31 @@ def sorted_order(rows: Sequences) -> tuple[NDArray[np.int64], NDArray[np.bool_]]
         if group[-1]:
             words |= group << np.uint64(bits * taken)
         inner = np.argsort(words)
-        words = words[inner]
-        order[active] = chosen[inner]
-        changed = _changes(words)
-        distinct[active] = changed
-        active = active[_tied(words, changed, bits)]
         depth += taken
+        most = _FEW if len(active) <= _FEW else _FEW_OF_GROUP
+        chosen = chosen[inner]
+        changed, still = _settled(rows, depth, words[inner], bits, most, chosen)
+        order[active] = chosen
+        distinct[active] = changed
+        active = active[still]
     return order, distinct
+
+
+def _settled(
+    rows: Sequences,
+    depth: int,
+    words: NDArray[np.uint64],
+    bits: int,
+    most: int,
+    order: NDArray[np.int64],
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Which rows, in the order of their words of tokens before `depth`, differ from the one before
+    them, and the places of those that are yet to be sorted; up to `most` that share a word are."""
+    distinct = np.empty(len(order), np.uint8)
+    left = _scan.settle(
+        rows.tokens, rows.offsets, rows.length, depth, words, (1 << bits) - 1, most, order, distinct
+    )
+    return distinct.view(np.bool_), words[:left].astype(np.int64)
 
 
 def sorted_unique(rows: Sequences) -> Sequences:
@@ -161,23 +176,23 @@ class Splitters:
     """Bounds of parts of rows, by the first `taken` tokens of rows, from a sample of them."""
 
     def __init__(self, sample: Sequences, n_parts: int = N_PARTS) -> None:
-        self._bits = max(1, (sample.largest + 1).bit_length())
-        self.taken = 64 // self._bits
+        self.bits = max(1, (sample.largest + 1).bit_length())
+        self.taken = 64 // self.bits
         words = np.empty(sample.n_rows, np.uint64)
         _scan.pack_next(
-            sample.tokens, sample.offsets, sample.length, NO_OFFSETS, 0, self._bits, self.taken,
+            sample.tokens, sample.offsets, sample.length, NO_OFFSETS, 0, self.bits, self.taken,
             words,
         )  # fmt: skip
         words.sort()
-        self._words = words[np.arange(1, n_parts) * len(words) // n_parts]
+        self.words = words[np.arange(1, n_parts) * len(words) // n_parts]
 
     def part(
         self, rows: Sequences, parts: NDArray[np.uint8]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Writes the part of each row; returns the rows of each part, and their tokens."""
-        n_rows, n_tokens = np.zeros((2, len(self._words) + 1), np.int64)
+        n_rows, n_tokens = np.zeros((2, len(self.words) + 1), np.int64)
         _scan.part_rows(
-            rows.tokens, rows.offsets, rows.length, self._bits, self.taken, self._words, parts,
+            rows.tokens, rows.offsets, rows.length, self.bits, self.taken, self.words, parts,
             n_rows, n_tokens,
         )  # fmt: skip
         return n_rows, n_tokens
@@ -285,29 +300,3 @@ def _changes(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
     changes = np.ones(len(words), np.bool_)
     np.not_equal(words[1:], words[:-1], out=changes[1:])
     return changes
-
-
-def _tied(words: NDArray[np.uint64], distinct: NDArray[np.bool_], bits: int) -> NDArray[np.bool_]:
-    """Rows that share their word with another and have not ended: the lowest place is a token."""
-    tied = ~distinct
-    tied[:-1] |= tied[1:]
-    tied &= (words & np.uint64((1 << bits) - 1)) != 0
-    return tied
-
-
-def _sort_few(
-    rows: Sequences,
-    order: NDArray[np.int64],
-    distinct: NDArray[np.bool_],
-    active: NDArray[np.int64],
-    group: NDArray[np.uint64],
-    depth: int,
-) -> None:
-    """Finishes the tied rows: big-endian bytes compare as the tokens do."""
-    keys = []
-    for number, row in zip(group.tolist(), order[active].tolist(), strict=True):
-        start, stop = rows.span(row, row + 1)
-        keys.append((number, rows.tokens[start + depth : stop].astype(">u4").tobytes(), row))
-    keys.sort()
-    order[active] = [row for _, _, row in keys]
-    distinct[active] = [i == 0 or keys[i][:2] != keys[i - 1][:2] for i in range(len(keys))]

@@ -12,17 +12,17 @@ _U16 = npt.NDArray[np.uint16]
 _U32 = npt.NDArray[np.uint32]
 _U64 = npt.NDArray[np.uint64]
 
-def chain_ends(table: KeyTable, n_prefixes: int, max_chain: int) -> _Spans: ...
-def count_chains(
-    table: KeyTable, ends: _Spans, n_nodes: _I64, n_links: _I64
-) -> tuple[int, int, int]: ...
-def list_chains(table: KeyTable, ends: _Spans, spans: _Spans, last: _U64) -> None: ...
+def find_chains(
+    table: KeyTable, max_chain: int, starts: _U64, spans: _Spans, last: _U64
+) -> tuple[int, int, int, int]: ...
+def count_nodes(table: KeyTable, starts: _U64, n_nodes: _I64, n_links: _I64) -> None: ...
 def fill_chains(
     table: KeyTable,
-    ends: _Spans,
+    starts: _U64,
     next_node: _I64,
     next_link: _I64,
-    links: _Spans,
+    links: _U64,
+    width: int,
     label_width: int,
     link_width: int,
     topology: _U64,
@@ -38,17 +38,31 @@ def gather_chains(
 def gather_backwards(
     table: KeyTable, last: _I64, offsets: _I64, ranks: _U32, out: _U32
 ) -> None: ...
+def part_ends(
+    table: KeyTable,
+    last: _U64,
+    spans: _Spans,
+    ranks: _U32,
+    bits: int,
+    count: int,
+    splitters: _U64,
+    parts: npt.NDArray[np.uint8],
+    sizes: _I64,
+) -> None: ...
 def merge_suffixes(
     backwards: _U32,
     offsets: _I64,
+    order: _I64,
     behind: _U32,
     link: int,
     width: int,
     used: int,
     tail: _U64,
     tail_end: _U64,
-    links: _Spans,
-) -> int: ...
+    places: _I64,
+    link_width: int,
+    links: _U64,
+) -> tuple[int, int]: ...
 def count_rests(heads: Heads, n_heads: _I64, n_rests: _I64) -> tuple[int, int]: ...
 def list_rests(heads: Heads, spans: _Spans, last: _U64, counts: _I64) -> None: ...
 def places_of(array: npt.NDArray[np.uint8], value: int, out: _I64) -> int: ...

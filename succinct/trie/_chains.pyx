@@ -5,7 +5,7 @@ As in ``_levels``, keys are distinct and in lexicographic order.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memchr
+from libc.string cimport memcpy
 
 from succinct.bits.bitvector cimport packed_get, packed_put, packed_t
 from succinct.trie._keys cimport Keys, common, end_of, start_of, token_t
@@ -20,47 +20,73 @@ ctypedef fused span_t:
     uint16_t
     uint32_t
 
-ctypedef fused other_t:
-    uint8_t
-    uint16_t
-    uint32_t
-
-ctypedef fused link_t:
-    uint32_t
-    uint64_t
+cdef extern from * nogil:
+    int __builtin_ctzll(unsigned long long) noexcept
 
 
-def chain_ends(table, n_prefixes, max_chain):
-    """The prefixes that stay nodes when single-child chains are folded.
+cdef struct ones_t:
+    const uint64_t *words
+    int64_t word, n_words, length
+    uint64_t rest
 
-    A prefix stays if it is a key or has several continuations; a chain longer than `max_chain`
-    is cut. Key after key, the result holds the lengths of the prefixes that stay and that the
-    key is the first to have, ascending; the last one of each key is the key's own length.
+
+cdef ones_t ones_of(const uint64_t[::1] words, int64_t length):
+    """The ones of a bit-vector of some length, for `next_of`."""
+    cdef ones_t ones
+    ones.words, ones.word, ones.n_words, ones.length = &words[0], 0, words.shape[0], length
+    ones.rest = words[0]
+    return ones
+
+
+cdef inline int64_t next_of(ones_t *ones) noexcept nogil:
+    """The place of the next one; behind the last one, the length."""
+    cdef int64_t at
+    while ones.rest == 0:
+        ones.word += 1
+        if ones.word == ones.n_words:
+            ones.word -= 1
+            return ones.length
+        ones.rest = ones.words[ones.word]
+    at = 64 * ones.word + __builtin_ctzll(ones.rest)
+    ones.rest &= ones.rest - 1
+    return at
+
+
+cdef inline void set_bit(uint64_t[::1] words, int64_t at) noexcept nogil:
+    words[at >> 6] |= <uint64_t>1 << (at & 63)
+
+
+def find_chains(table, int64_t max_chain, uint64_t[::1] starts, span_t[::1] spans,
+                uint64_t[::1] last):
+    """What is left of the prefixes when single-child chains are folded.
+
+    A prefix stays a node if it is a key or has several continuations; a chain longer than
+    `max_chain` is cut. The edge to a node is marked where its tokens lie in the table, in the key
+    that is the first to have them: the zeroed words `starts` get a bit for the first token, and if
+    there are several, a *chain*, `last` one for the last token. The lengths of chains, in the order
+    of the table, come to the end of `spans`.
 
     Returns
     -------
-    ends : unsigned [nodes without the root]
+    n_links, n_tokens, longest, largest : int
+        Chains, all tokens in them, those of the longest one, and the largest of them.
     """
-    room = min(n_prefixes, 2 * table.n_keys + n_prefixes // max_chain)
-    ends = scratch(room, narrowest(table.max_length))
     path = np.empty(table.max_length + 1, np.uint32)
-    used = _chain_ends(table.tokens, Keys(table), max_chain, ends, path)
-    return ends[room - used:]
+    return _find_chains(table.tokens, Keys(table), max_chain, starts, spans, last, path)
 
 
-def _chain_ends(token_t[::1] tokens, Keys keys, int64_t max_chain, span_t[::1] ends,
-                uint32_t[::1] path):
+def _find_chains(token_t[::1] tokens, Keys keys, int64_t max_chain, uint64_t[::1] starts,
+                 span_t[::1] spans, uint64_t[::1] last, uint32_t[::1] path):
     # From the last key to the first: `path` holds the known branchings above the key, and those
     # that later keys show. All branchings that key i is the first to have are known at key i.
-    cdef int64_t i, b, end, shared, height = 0, at = ends.shape[0], top, length, below
-    cdef int64_t shared_next = 0, next_end
+    cdef int64_t i, j, b, end, shared, height = 0, at = spans.shape[0], top, length, below, stop
+    cdef int64_t shared_next = 0, before, n_tokens = 0, longest = 0, span
+    cdef uint32_t largest = 0
     end = start_of(keys.offsets, keys.fixed, keys.n)
-    next_end = end
     with nogil:
         for i in range(keys.n - 1, -1, -1):
             b = start_of(keys.offsets, keys.fixed, i)
             length = end - b
-            shared_next = common(&tokens[0], b, end, next_end) if i + 1 < keys.n else 0
             while height and path[height - 1] > shared_next:
                 height -= 1
             if shared_next and (height == 0 or path[height - 1] != shared_next):
@@ -71,145 +97,116 @@ def _chain_ends(token_t[::1] tokens, Keys keys, int64_t max_chain, span_t[::1] e
                 height += 1
             shared = 0
             if i:
-                shared = common(&tokens[0], start_of(keys.offsets, keys.fixed, i - 1), b, end)
+                before = start_of(keys.offsets, keys.fixed, i - 1)
+                shared = common(&tokens[0], before, b, end)
             top = height
             while top and path[top - 1] > shared:
                 top -= 1
-                at -= 1
-                ends[at] = <span_t>path[top]
-                # Cut the chain above it from its top, every max_chain tokens.
+                stop = path[top]
                 below = max(shared, <int64_t>path[top - 1] if top else 0)
-                length = path[top] - below
+                # Chains are cut from the top, every max_chain tokens.
+                length = stop - below
                 length -= (length - 1) % max_chain + 1
-                while length > 0:
-                    at -= 1
-                    ends[at] = <span_t>(below + length)
+                while stop > below:
+                    set_bit(starts, b + below + length)
+                    span = stop - below - length
+                    if span > 1:
+                        at -= 1
+                        spans[at] = <span_t>span
+                        set_bit(last, b + stop - 1)
+                        n_tokens += span
+                        longest = max(longest, span)
+                        for j in range(b + below + length, b + stop):
+                            largest = max(largest, <uint32_t>tokens[j])
+                    stop = below + length
                     length -= max_chain
-            next_end = end
+            shared_next = shared
             end = b
-    return ends.shape[0] - at
+    return spans.shape[0] - at, n_tokens, longest, largest
 
 
-def count_chains(table, ends, int64_t[::1] n_nodes, int64_t[::1] n_links):
-    """Count the nodes that `ends` lists, and those of them with a chain of tokens, by their depth.
+def count_nodes(table, const uint64_t[::1] starts, int64_t[::1] n_nodes, int64_t[::1] n_links):
+    """Count the nodes, and those of them with a chain of tokens, by their depth.
 
     `n_nodes` and `n_links`, int64 [max_length], come zeroed; the children of the root come first.
-
-    Returns
-    -------
-    n_tokens, longest, largest : int
-        All tokens in chains, those of the longest one, and the largest of them.
     """
-    path = np.empty(table.max_length + 1, np.uint32)
-    return _count_chains(table.tokens, Keys(table), ends, n_nodes, n_links, path)
-
-
-def _count_chains(token_t[::1] tokens, Keys keys, const span_t[::1] ends, int64_t[::1] n_nodes,
-                  int64_t[::1] n_links, uint32_t[::1] path):
-    cdef int64_t i, j, a = 0, b = 0, end, shared, height = 0, at = 0
-    cdef int64_t n_tokens = 0, longest = 0
-    cdef uint32_t largest = 0
+    cdef Keys keys = Keys(table)
+    cdef uint32_t[::1] path = np.empty(table.max_length + 1, np.uint32)
+    cdef ones_t ones = ones_of(starts, len(table.tokens))
+    cdef int64_t i, b = 0, end, height = 0, start = next_of(&ones), stop
     with nogil:
         for i in range(keys.n):
             end = start_of(keys.offsets, keys.fixed, i + 1)
-            shared = common(&tokens[0], a, b, end)
-            while height and path[height - 1] > shared:
+            while height and path[height - 1] > start - b:
                 height -= 1
-            while shared < end - b:
+            while start < end:
+                stop = next_of(&ones)
                 n_nodes[height] += 1
-                if ends[at] - shared > 1:
-                    n_links[height] += 1
-                    n_tokens += ends[at] - shared
-                    longest = max(longest, ends[at] - shared)
-                    for j in range(b + shared, b + ends[at]):
-                        largest = max(largest, <uint32_t>tokens[j])
-                shared = ends[at]
-                path[height] = ends[at]
+                n_links[height] += min(stop, end) - start > 1
+                path[height] = <uint32_t>(min(stop, end) - b)
                 height += 1
-                at += 1
-            a, b = b, end
-    return n_tokens, longest, largest
+                start = stop
+            b = end
 
 
-def list_chains(table, ends, spans, uint64_t[::1] last):
-    """The lengths of all chains into `spans`, in the order of the table; the zeroed words `last`
-    get a bit for the last token of each."""
-    _list_chains(table.tokens, Keys(table), ends, spans, last)
+def fill_chains(table, const uint64_t[::1] starts, int64_t[::1] next_node, int64_t[::1] next_link,
+                const uint64_t[::1] links, uint32_t width, uint32_t label_width,
+                uint32_t link_width, uint64_t[::1] topology, uint64_t[::1] terminal,
+                uint64_t[::1] link, uint16_t[::1] slots, uint64_t[::1] label_high,
+                uint64_t[::1] link_high):
+    """Fill the zeroed arrays of a LOUDS trie with one node for every one of `starts`.
 
-
-def _list_chains(token_t[::1] tokens, Keys keys, const span_t[::1] ends, other_t[::1] spans,
-                 uint64_t[::1] last):
-    cdef int64_t i, a = 0, b = 0, end, shared, at = 0, used = 0, stop
-    with nogil:
-        for i in range(keys.n):
-            end = start_of(keys.offsets, keys.fixed, i + 1)
-            shared = common(&tokens[0], a, b, end)
-            while shared < end - b:
-                if ends[at] - shared > 1:
-                    spans[used] = <other_t>(ends[at] - shared)
-                    used += 1
-                    stop = b + ends[at] - 1
-                    last[stop >> 6] |= <uint64_t>1 << (stop & 63)
-                shared = ends[at]
-                at += 1
-            a, b = b, end
-
-
-def fill_chains(table, ends, int64_t[::1] next_node, int64_t[::1] next_link, links,
-                uint32_t label_width, uint32_t link_width, uint64_t[::1] topology,
-                uint64_t[::1] terminal, uint64_t[::1] link, uint16_t[::1] slots,
-                uint64_t[::1] label_high, uint64_t[::1] link_high):
-    """Fill the zeroed arrays of a LOUDS trie with one node for every entry of `ends`.
-
-    `links` says where each chain begins in the tail, in the order of the table. A node whose edge
-    has one token gets that token's low 16 bits as its slot, its high bits at its place among such
-    nodes (the root counts as one); a link node likewise its link. `next_node` and `next_link` are
-    the number of the first node of each depth and how many links come before it.
+    `links`, packed in `width` bits, says where each chain begins in the tail, in the order of the
+    table. A node whose edge has one token gets that token's low 16 bits as its slot, its high bits
+    at its place among such nodes (the root counts as one); a link node likewise its link.
+    `next_node` and `next_link` are the number of the first node of each depth and how many links
+    come before it.
     """
     path = np.empty(table.max_length + 1, np.uint32)
-    _fill_chains(table.tokens, Keys(table), ends, next_node, next_link, links, label_width,
+    _fill_chains(table.tokens, Keys(table), starts, next_node, next_link, links, width, label_width,
                  link_width, topology, terminal, link, slots, label_high, link_high, path)
 
 
-def _fill_chains(token_t[::1] tokens, Keys keys, const span_t[::1] ends, int64_t[::1] next_node,
-                 int64_t[::1] next_link, const link_t[::1] links, uint32_t label_width,
-                 uint32_t link_width, uint64_t[::1] topology, uint64_t[::1] terminal,
-                 uint64_t[::1] link, uint16_t[::1] slots, uint64_t[::1] label_high,
-                 uint64_t[::1] link_high, uint32_t[::1] path):
-    cdef int64_t i, a = 0, b = 0, end, shared, height = 0, at = 0, node = 0, parent, bit, used = 0
+def _fill_chains(token_t[::1] tokens, Keys keys, const uint64_t[::1] starts,
+                 int64_t[::1] next_node, int64_t[::1] next_link, const uint64_t[::1] packed_links,
+                 uint32_t width, uint32_t label_width, uint32_t link_width,
+                 uint64_t[::1] topology, uint64_t[::1] terminal, uint64_t[::1] link,
+                 uint16_t[::1] slots, uint64_t[::1] label_high, uint64_t[::1] link_high,
+                 uint32_t[::1] path):
+    cdef ones_t ones = ones_of(starts, tokens.shape[0])
+    cdef packed_t links = view_of(packed_links, width)
+    cdef int64_t i, b = 0, end, height = 0, node = 0, parent, used = 0, start = next_of(&ones), stop
     cdef uint64_t value
     with nogil:
         topology[0] |= 1  # the super-root
         for i in range(keys.n):
             end = start_of(keys.offsets, keys.fixed, i + 1)
-            shared = common(&tokens[0], a, b, end)
-            while height and path[height - 1] > shared:
+            while height and path[height - 1] > start - b:
                 height -= 1
-            while shared < end - b:
+            while start < end:
+                stop = next_of(&ones)
                 parent = next_node[height - 1] - 1 if height else 0
                 node = next_node[height]
                 next_node[height] += 1
-                bit = node + parent + 1
-                topology[bit >> 6] |= <uint64_t>1 << (bit & 63)
-                if ends[at] - shared > 1:
-                    value = links[used]
+                set_bit(topology, node + parent + 1)
+                if min(stop, end) - start > 1:
+                    value = packed_get(&links, used)
                     used += 1
-                    link[node >> 6] |= <uint64_t>1 << (node & 63)
+                    set_bit(link, node)
                     if link_width:
                         packed_put(&link_high[0], link_width, next_link[height], value >> 16)
                     next_link[height] += 1
                 else:
-                    value = tokens[b + shared]
+                    value = tokens[start]
                     if label_width:
                         packed_put(&label_high[0], label_width, node - next_link[height],
                                    value >> 16)
                 slots[node] = <uint16_t>value
-                shared = ends[at]
-                path[height] = ends[at]
+                path[height] = <uint32_t>(min(stop, end) - b)
                 height += 1
-                at += 1
-            terminal[node >> 6] |= <uint64_t>1 << (node & 63)
-            a, b = b, end
+                start = stop
+            set_bit(terminal, node)
+            b = end
 
 
 def gather_chains(table, const int64_t[::1] origin, const uint32_t[::1] span, bint backwards):
@@ -257,9 +254,44 @@ def _gather_backwards(token_t[::1] tokens, const int64_t[::1] last, const int64_
                 out[j] = rank[tokens[at - j]] if rank else <uint32_t>tokens[at - j]
 
 
+def part_ends(table, const uint64_t[::1] last, const span_t[::1] spans,
+              const uint32_t[::1] ranks, int bits, int64_t count, const uint64_t[::1] splitters,
+              uint8_t[::1] parts, int64_t[::1] sizes):
+    """``parts[i]`` = how many of the splitters, a power of two less one, are not above the last
+    `count` tokens of piece i, or their ranks, each plus one in `bits` bits, the last one highest.
+    Adds up the pieces of each part."""
+    _part_ends(table.tokens, last, spans, ranks, bits, count, splitters, parts, sizes)
+
+
+def _part_ends(token_t[::1] tokens, const uint64_t[::1] last, const span_t[::1] spans,
+               const uint32_t[::1] ranks, int bits, int64_t count, const uint64_t[::1] splitters,
+               uint8_t[::1] parts, int64_t[::1] sizes):
+    cdef ones_t ones = ones_of(last, tokens.shape[0])
+    cdef int64_t i, j, at, n, part, half
+    cdef uint64_t word
+    cdef const uint32_t *rank = &ranks[0] if ranks.shape[0] else NULL
+    with nogil:
+        for i in range(spans.shape[0]):
+            at = next_of(&ones)
+            n = min(<int64_t>spans[i], count)
+            word = 0
+            for j in range(at, at - n, -1):
+                word = (word << bits) + (rank[tokens[j]] if rank else <uint64_t>tokens[j]) + 1
+            if n < count:
+                word <<= bits * (count - n)
+            part = 0
+            half = (splitters.shape[0] + 1) // 2
+            while half:
+                part += half if splitters[part + half - 1] <= word else 0
+                half //= 2
+            parts[i] = <uint8_t>part
+            sizes[part] += 1
+
+
 def merge_suffixes(const uint32_t[::1] backwards, const int64_t[::1] offsets,
-                   const uint32_t[::1] behind, int64_t link, uint32_t width, int64_t used,
-                   uint64_t[::1] tail, uint64_t[::1] tail_end, uint64_t[::1] links):
+                   const int64_t[::1] order, const uint32_t[::1] behind, int64_t link,
+                   uint32_t width, int64_t used, uint64_t[::1] tail, uint64_t[::1] tail_end,
+                   const int64_t[::1] places, uint32_t link_width, uint64_t[::1] links):
     """Lay chains out so that one that is a suffix of another shares its place.
 
     A chain is a suffix of another only if, backwards, it is a prefix of its successor in their
@@ -267,8 +299,8 @@ def merge_suffixes(const uint32_t[::1] backwards, const int64_t[::1] offsets,
 
     Parameters
     ----------
-    backwards, offsets
-        The chains in ascending order, each backwards.
+    backwards, offsets, order
+        The chains, each backwards, and their ascending order.
     behind, link
         The chain behind them all, or nothing, and where it begins in the tail.
     used
@@ -276,27 +308,30 @@ def merge_suffixes(const uint32_t[::1] backwards, const int64_t[::1] offsets,
     tail, tail_end
         Zeroed words: of the packed tokens, `width` bits each, and of the bits that mark the last
         token of a chain.
-    links : uint64 [chains]
-        Gets where each chain begins.
+    places, links
+        Zeroed words get where each chain begins, packed in `link_width` bits, at its place.
 
     Returns
     -------
-    used : int
-        Length of the tail then.
+    used, link : int
+        Length of the tail then, and where the first chain in the order begins.
     """
-    return _merge_suffixes(backwards, offsets, behind, link, width, used, tail, tail_end, links)
+    return _merge_suffixes(backwards, offsets, order, behind, link, width, used, tail, tail_end,
+                           places, link_width, links)
 
 
 def _merge_suffixes(const uint32_t[::1] backwards, const int64_t[::1] offsets,
-                    const uint32_t[::1] behind, int64_t next_link, uint32_t width, int64_t used,
-                    uint64_t[::1] tail, uint64_t[::1] tail_end, uint64_t[::1] links):
-    cdef int64_t j, h, length, next_length = behind.shape[0]
+                    const int64_t[::1] order, const uint32_t[::1] behind, int64_t next_link,
+                    uint32_t width, int64_t used, uint64_t[::1] tail, uint64_t[::1] tail_end,
+                    const int64_t[::1] places, uint32_t link_width, uint64_t[::1] links):
+    cdef int64_t i, j, h, length, next_length = behind.shape[0]
     cdef const uint32_t *chain
     cdef const uint32_t *next_chain = &behind[0] if next_length else NULL
     with nogil:
-        for j in range(links.shape[0] - 1, -1, -1):
-            chain = &backwards[0] + offsets[j]
-            length = offsets[j + 1] - offsets[j]
+        for j in range(order.shape[0] - 1, -1, -1):
+            i = order[j]
+            chain = &backwards[0] + offsets[i]
+            length = offsets[i + 1] - offsets[i]
             h = 0
             if length <= next_length:
                 while h < length and chain[h] == next_chain[h]:
@@ -309,10 +344,10 @@ def _merge_suffixes(const uint32_t[::1] backwards, const int64_t[::1] offsets,
                     for h in range(length):
                         packed_put(&tail[0], width, used + h, chain[length - 1 - h])
                 used += length
-                tail_end[(used - 1) >> 6] |= <uint64_t>1 << ((used - 1) & 63)
-            links[j] = next_link
+                set_bit(tail_end, used - 1)
+            packed_put(&links[0], link_width, places[i], next_link)
             next_chain, next_length = chain, length
-    return used
+    return used, next_link
 
 
 def count_rests(heads, int64_t[::1] n_heads, int64_t[::1] n_rests):
@@ -360,30 +395,32 @@ def _list_rests(token_t[::1] tokens, Keys keys, span_t[::1] spans, uint64_t[::1]
             if end < next:
                 spans[used] = <span_t>(next - end)
                 used += 1
-                last[(next - 1) >> 6] |= <uint64_t>1 << ((next - 1) & 63)
+                set_bit(last, next - 1)
                 if counts.shape[0]:
                     for j in range(end, next):
                         counts[tokens[j]] += 1
             b = next
 
 
-def places_of(const uint8_t[::1] array, int value, int64_t[::1] out):
+def places_of(const uint8_t[::1] array, uint8_t value, int64_t[::1] out):
     """Where a byte stands in an array, as far as there is room; returns how often it was found."""
-    cdef const uint8_t *found
-    cdef const uint8_t *at
-    cdef const uint8_t *end
-    cdef int64_t used = 0
-    if array.shape[0]:
-        at = &array[0]
-        end = at + array.shape[0]
-        with nogil:
-            while used < out.shape[0]:
-                found = <const uint8_t *>memchr(at, value, end - at)
-                if found == NULL:
-                    break
-                out[used] = found - &array[0]
+    cdef int64_t i, at = 0, used = 0, n = array.shape[0], room = out.shape[0]
+    cdef uint64_t bytes, low = 0x7F7F7F7F7F7F7F7F, pattern = <uint64_t>value * 0x0101010101010101
+    with nogil:
+        while at + 8 <= n and used < room:
+            memcpy(&bytes, &array[at], 8)
+            bytes ^= pattern
+            # The upper bit of each byte that is zero: adding carries into it unless it is.
+            bytes = ~(((bytes & low) + low) | bytes | low)
+            while bytes and used < room:
+                out[used] = at + (__builtin_ctzll(bytes) >> 3)
                 used += 1
-                at = found + 1
+                bytes &= bytes - 1
+            at += 8
+        for i in range(at, n):
+            if array[i] == value and used < room:
+                out[used] = i
+                used += 1
     return used
 
 
@@ -409,7 +446,7 @@ def _by_number(token_t[::1] tokens, Keys keys, int64_t[::1] head, int64_t[::1] r
             number = head[end - b]
             head[end - b] += 1
             if end < next:
-                has[number >> 6] |= <uint64_t>1 << (number & 63)
+                set_bit(has, number)
                 packed_put(&out[0], out_width, rest[end - b], packed_get(&packed, used))
                 rest[end - b] += 1
                 used += 1

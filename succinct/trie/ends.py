@@ -16,7 +16,6 @@ from succinct.trie import _chains
 
 Numbers = npt.NDArray[np.int64]
 
-_CHUNK = 1 << 13  # pieces looked at in one go
 _OF_PART = 1 << 13  # about
 _NO_RANKS = np.empty(0, np.uint32)
 
@@ -53,9 +52,10 @@ class Ends:
             sample = self.rows(sorting.samples(n, n_parts))
             splitters = sorting.Splitters(sample, n_parts)
             sizes = np.zeros(n_parts, np.int64)
-            for chunk in self._chunks():
-                rows = self.rows(chunk, splitters.taken)
-                sizes += splitters.part(rows, self.parts[chunk[0] : chunk[-1] + 1])[0]
+            _chains.part_ends(
+                keys, last.words, spans, self.ranks, splitters.bits, splitters.taken,
+                splitters.words, self.parts, sizes,
+            )  # fmt: skip
             self._sizes = sizes.tolist()
 
     def order_settled(self) -> None:
@@ -76,15 +76,10 @@ class Ends:
                 _chains.places_of(self.parts, part, members)
                 yield members
 
-    def rows(self, pieces: Numbers, most: int | None = None) -> Sequences:
-        """Pieces one after another, backwards, at most so many tokens of each, or their ranks."""
-        spans = self.spans[pieces]
+    def rows(self, pieces: Numbers) -> Sequences:
+        """Pieces one after another, backwards, with tokens or their ranks."""
         offsets = np.zeros(len(pieces) + 1, np.int64)
-        np.cumsum(spans if most is None else np.minimum(spans, most), out=offsets[1:])
+        np.cumsum(self.spans[pieces], out=offsets[1:])
         tokens = np.empty(offsets[-1], np.uint32)
         _chains.gather_backwards(self.keys, self.last.select1(pieces), offsets, self.ranks, tokens)
         return Sequences(tokens, offsets, 0, len(pieces), self.keys.vocab_size - 1)
-
-    def _chunks(self) -> Iterator[Numbers]:
-        for start in range(0, len(self.spans), _CHUNK):
-            yield np.arange(start, min(start + _CHUNK, len(self.spans)))

@@ -18,7 +18,7 @@ from succinct.format import Parts, StrPath
 from succinct.index import Index, Numbers, load
 from succinct.keys import KeyTable
 from succinct.keys.sequences import Sequences, narrowest
-from succinct.keys.sorting import gathered, sorted_order
+from succinct.keys.sorting import sorted_order
 from succinct.trie import _chains, lanes
 from succinct.trie._louds import LoudsCore, is_tree
 from succinct.trie.ends import Ends
@@ -422,8 +422,8 @@ def _may_pay(passes: Passes) -> bool:
     # The chain of a key begins with the token behind its last branching.
     chains = _chains.gather_chains(keys, origin - 1, span + np.uint32(1), True)
     rows = Sequences(*chains, 0, len(origin), keys.vocab_size - 1)
-    merged = _Merged(len(rows.tokens), keys.vocab_size - 1)
-    merged.add(gathered(rows, sorted_order(rows)[0]))
+    merged = _Merged(rows.n_rows, len(rows.tokens), keys.vocab_size - 1)
+    merged.add(rows, np.arange(rows.n_rows))
     n_nodes = int(passes.prefixes.sum())
     plain = _plain_nbytes(n_nodes, keys)
     saved = factor * float(span.sum()) * plain / n_nodes
@@ -433,32 +433,41 @@ def _may_pay(passes: Passes) -> bool:
 
 
 class _Merged:
-    """A tail that grows by sorted chains, from the last to the first.
+    """A tail that grows by chains, the last ones in their order first.
 
     Parameters
     ----------
-    n_tokens, largest : int
+    n_chains, n_tokens, largest : int
         Of all chains, before suffixes are shared.
+
+    Attributes
+    ----------
+    length : int
+        Tokens so far.
+    links, link_width : uint64 words, int
+        Where each chain begins in the tail, packed.
     """
 
-    def __init__(self, n_tokens: int, largest: int) -> None:
+    def __init__(self, n_chains: int, n_tokens: int, largest: int) -> None:
         self.length = 0
         self._width = largest.bit_length()
         self._words = scratch(words_for(n_tokens, self._width), np.uint64)
         self._ends = scratch(words_of_bits(n_tokens), np.uint64)
         self._behind = np.empty(0, np.uint32)
         self._link = 0
+        self.link_width = max(0, n_tokens - 1).bit_length()
+        self.links = scratch(words_for(n_chains, self.link_width), np.uint64)
 
-    def add(self, chains: Sequences) -> Numbers:
-        """Where each of some chains, backwards and in ascending order, begins in the tail."""
-        links = np.empty(chains.n_rows, np.uint64)
+    def add(self, chains: Sequences, numbers: Numbers) -> None:
+        """Add some chains, backwards, and link them by their numbers."""
+        order, _ = sorted_order(chains)
         tokens = chains.tokens.astype(np.uint32, copy=False)
-        self.length = _chains.merge_suffixes(
-            tokens, chains.offsets, self._behind, self._link, self._width, self.length,
-            self._words, self._ends, links,
+        self.length, self._link = _chains.merge_suffixes(
+            tokens, chains.offsets, order, self._behind, self._link, self._width, self.length,
+            self._words, self._ends, numbers, self.link_width, self.links,
         )  # fmt: skip
-        self._behind, self._link = tokens[: chains.offsets[1]].copy(), int(links[0])
-        return links.view(np.int64)
+        start, stop = chains.span(int(order[0]), int(order[0]) + 1)
+        self._behind = tokens[start:stop].copy()
 
     def tail(self) -> tuple[PackedArray, BitVector]:
         """The tokens, and which are the last ones of chains."""
@@ -471,21 +480,20 @@ class _Merged:
 
 
 def _folded(keys: KeyTable, n_prefixes: int) -> _Layout:
-    ends = _chains.chain_ends(keys, n_prefixes, MAX_CHAIN)
-    nodes, chains = np.zeros((2, keys.max_length), np.int64)
-    n_tokens, longest, largest = _chains.count_chains(keys, ends, nodes, chains)
-    n_nodes, n_links = len(ends) + 1, int(chains.sum())
-    spans = scratch(n_links, narrowest(longest))
+    starts = scratch(words_of_bits(len(keys.tokens)), np.uint64)
     last = scratch(words_of_bits(len(keys.tokens)), np.uint64)
-    _chains.list_chains(keys, ends, spans, last)
+    most = min(n_prefixes, 2 * keys.n_keys + n_prefixes // MAX_CHAIN)
+    spans = scratch(most, narrowest(keys.max_length))
+    n_links, n_tokens, longest, largest = _chains.find_chains(keys, MAX_CHAIN, starts, spans, last)
+    spans = spans[most - n_links :].astype(narrowest(longest), copy=False)
+    nodes, chains = np.zeros((2, keys.max_length), np.int64)
+    _chains.count_nodes(keys, starts, nodes, chains)
+    n_nodes = int(nodes.sum()) + 1
     pieces = Ends(keys, BitVector.from_storage(last, len(keys.tokens)), spans)
     del spans, last
-    merged = _Merged(n_tokens, largest)
-    links = scratch(n_links, np.uint32 if n_tokens < 2**32 else np.uint64)
+    merged = _Merged(n_links, n_tokens, largest)
     for members in reversed(pieces):
-        rows = pieces.rows(members)
-        order, _ = sorted_order(rows)
-        links[members[order]] = merged.add(gathered(rows, order))
+        merged.add(pieces.rows(members), members)
     del pieces
 
     label_width = _high_width(keys.vocab_size - 1)
@@ -495,8 +503,9 @@ def _folded(keys: KeyTable, n_prefixes: int) -> _Layout:
     label_high = np.zeros(words_for(n_nodes - n_links, label_width), np.uint64)
     link_high = np.zeros(words_for(n_links, link_width), np.uint64)
     _chains.fill_chains(
-        keys, ends, 1 + np.cumsum(nodes) - nodes, np.cumsum(chains) - chains, links, label_width,
-        link_width, topology, terminal, link, slots, label_high, link_high,
+        keys, starts, 1 + np.cumsum(nodes) - nodes, np.cumsum(chains) - chains, merged.links,
+        merged.link_width, label_width, link_width, topology, terminal, link, slots, label_high,
+        link_high,
     )  # fmt: skip
     return _Layout(
         BitVector.from_storage(topology, 2 * n_nodes + 1),
