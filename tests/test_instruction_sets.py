@@ -213,6 +213,10 @@ def test_rows_of_very_different_length(chosen: str, layout: str) -> None:
     states = index.advance(index.advance(index.root, absent[:, 0]), absent[:, 1])
     present = np.isin(absent @ [9000, 1], rows[:, :2] @ [9000, 1])
     np.testing.assert_array_equal(states != DEAD, present)
+    asked = np.stack([first, absent[:, 1], (first + second + 1) % 5], 1)
+    number = {tuple(row): i for i, row in enumerate(rows.tolist())}
+    want = [number.get(tuple(row), -1) for row in asked.tolist()]
+    assert index.key_ids(asked).tolist() == want
     offsets, tokens, _ = index.children(index.advance(index.root, np.arange(3000)))
     np.testing.assert_array_equal(np.diff(offsets), widths)
     np.testing.assert_array_equal(tokens, second)

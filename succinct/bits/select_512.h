@@ -1,5 +1,5 @@
-/* Batches of select for AVX-512: groups of queries in three passes, so that the words of many are on
- * their way while others are looked at.
+/* Batches of select for AVX-512: groups of queries in three passes, so that the words of many are
+ * on their way while others are looked at.
  *
  * The first pass guesses the block of each query by its share of the way between two samples, eight
  * at once.  The second compares the counts of 16 blocks around the guess, and asks for the words of
@@ -28,8 +28,8 @@ typedef struct {
 V4_INLINE __m512i window_512(const bitvector_t *v, uint64_t lo, int zeros) {
     __m512i before = _mm512_loadu_si512(v->blocks + lo), bits;
     if (!zeros) return before;
-    bits = _mm512_setr_epi32(0, 512, 1024, 1536, 2048, 2560, 3072, 3584, 4096, 4608, 5120, 5632, 6144,
-                             6656, 7168, 7680);
+    bits = _mm512_setr_epi32(0, 512, 1024, 1536, 2048, 2560, 3072, 3584, 4096, 4608, 5120, 5632,
+                             6144, 6656, 7168, 7680);
     bits = _mm512_add_epi32(bits, _mm512_set1_epi32((int)(uint32_t)(lo << BLOCK_SHIFT)));
     return _mm512_sub_epi32(bits, before);
 }
@@ -90,15 +90,17 @@ V4_INLINE void check_block_512(const bitvector_t *v, selects_t *s, int i, int ze
 
 V4_INLINE void bit_in_block_512(const bitvector_t *v, const selects_t *s, int i, int64_t *out,
                                 int zeros) {
-    static const uint16_t by_query[32] = {0, 4, 8,  12, 16, 20, 24, 28, 1, 5, 9,  13, 17, 21, 25, 29,
-                                          2, 6, 10, 14, 18, 22, 26, 30, 3, 7, 11, 15, 19, 23, 27, 31};
+    static const uint16_t by_query[32] = {0, 4, 8,  12, 16, 20, 24, 28, 1, 5, 9,
+                                          13, 17, 21, 25, 29, 2, 6, 10, 14, 18, 22,
+                                          26, 30, 3, 7, 11, 15, 19, 23, 27, 31};
     static const uint16_t to_query[32] = {0, 0, 0, 0, 0, 0, 0, 0, 4,  4,  4,  4,  4,  4,  4,  4,
                                           8, 8, 8, 8, 8, 8, 8, 8, 12, 12, 12, 12, 12, 12, 12, 12};
     uint16_t before[32];
     uint64_t flip = zeros ? ~0ull : 0;
     __m512i counts[4], here, sums, rest;
     for (int q = 0; q < 4; q++)
-        counts[q] = _mm512_popcnt_epi64(_mm512_loadu_si512(v->words + s->block[i + q] * BLOCK_WORDS));
+        counts[q] = _mm512_popcnt_epi64(
+            _mm512_loadu_si512(v->words + s->block[i + q] * BLOCK_WORDS));
     here = _mm512_or_si512(
         _mm512_or_si512(counts[0], _mm512_slli_epi64(counts[1], 16)),
         _mm512_or_si512(_mm512_slli_epi64(counts[2], 32), _mm512_slli_epi64(counts[3], 48)));

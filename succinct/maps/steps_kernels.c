@@ -303,8 +303,8 @@ INLINE void visit_mask(void *to, uint64_t i, uint64_t token) {
     TARGET static void lookup_##SUFFIX(const steps_t *t, const uint32_t *tokens,              \
                                        const int64_t *offsets, int64_t *out, size_t n) {      \
         for (size_t i = 0; i < n; i += GROUP)                                                 \
-            lookup_group(t, tokens, offsets + i, out + i, n - i < GROUP ? n - i : GROUP,      \
-                         __VA_ARGS__);                                                        \
+            lookup_##SUFFIX##_group(t, tokens, offsets + i, out + i,                          \
+                                    n - i < GROUP ? n - i : GROUP, __VA_ARGS__);              \
     }                                                                                         \
     TARGET static void lengths_##SUFFIX(const steps_t *t, const int64_t *numbers,             \
                                         int64_t *out, size_t n) {                             \
@@ -323,11 +323,14 @@ INLINE void visit_mask(void *to, uint64_t i, uint64_t token) {
     };
 
 #define PLAIN bits_rank1, bits_select1, bits_select0, bits_drop, values_equal
+#define lookup_portable_group lookup_group
+#define lookup_v3_group lookup_group
 SINGLE(portable, PORTABLE, PLAIN)
 KERNELS(portable, PORTABLE, portable, PLAIN)
 #ifdef X86
 #define OF_V3 bits_rank1, bits_select1_v3, bits_select0_v3, bits_drop_v3, values_equal_v3
 #define OF_V4 bits_rank1_v4, bits_select1_v4, bits_select0_v4, bits_drop_v3, values_equal_v3
+#include "succinct/maps/lookup_512.h"
 SINGLE(v3, V3, OF_V3)
 KERNELS(v3, V3, v3, OF_V3)
 /* One lookup waits for one result after the other: there vectors are slower. */
