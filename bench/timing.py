@@ -22,8 +22,13 @@ wall = time.perf_counter
 
 @contextmanager
 def no_garbage() -> Iterator[None]:
-    """Collect garbage before, and not during, what is timed."""
+    """Collect garbage before, and not during, what is timed.
+
+    What is left is not looked at again, until `bench.__main__` ends: compilers leave so much that
+    collections would take longer than many a measurement.
+    """
     gc.collect()
+    gc.freeze()
     gc.disable()
     try:
         yield
