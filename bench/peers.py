@@ -6,6 +6,8 @@ timed.
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -14,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.baselines.native import library, pointer
 from bench.baselines.proposals import MarisaInt, MarisaOpt
 from succinct import CsrMap, KeyTable, LoudsTrie, StepMap
 
@@ -26,12 +29,14 @@ class Peer:
 
     What is None is not offered: `batch` looks many keys up, `key` gives the key of a number,
     `many_keys` those of an array of numbers, and `stream` goes through all keys in their order.
+    `each` looks many keys up one after the other, where a call from Python would take longer.
     """
 
     name = ""
     absent = ""
     note = ""
     batch: Callable[[Any], Any] | None = None
+    each: Callable[[Any], Any] | None = None
     key: Callable[[int], Any] | None = None
     many_keys: Callable[[Any], Any] | None = None
     stream: Callable[[], Iterable[Any]] | None = None
@@ -82,6 +87,67 @@ class Ours(Peer):
         # What has one length is an array of rows to whoever has many.
         fixed = self._keys.fixed_length is not None
         return np.array(sequences, np.uint32) if fixed else sequences
+
+
+class PackedTrie(Peer):
+    """A trie of packed levels in C: tokens in as few bits as they need, and bits of siblings."""
+
+    name = "packed levels in C, -march=native"
+    note = "no calls from Python"
+
+    def prepare(self, keys: KeyTable, sequences: Sequences) -> None:
+        self._keys = keys
+        self._trie: ctypes.c_void_p | None = None
+        try:
+            self._native = library("packed_trie")
+        except RuntimeError as error:
+            self.absent = str(error)
+            return
+        self._native.packed_build.restype = ctypes.c_void_p
+        self._native.packed_bytes.restype = ctypes.c_int64
+        self.each = partial(self._look_up, self._native.packed_one_by_one)
+        self.batch = partial(self._look_up, self._native.packed_batch)
+
+    def build(self) -> None:
+        self.free()
+        tokens, offsets = self._keys.tokens, self._keys.offsets
+        self._trie = ctypes.c_void_p(
+            self._native.packed_build(
+                pointer(np.ascontiguousarray(tokens, np.uint32), np.uint32),
+                pointer(offsets, np.int64),
+                ctypes.c_int64(len(offsets) - 1),
+                ctypes.c_int64(self._keys.max_length),
+            )
+        )
+
+    def free(self) -> None:
+        """Give the memory back."""
+        if self._trie is not None:
+            self._native.packed_free(self._trie)
+            self._trie = None
+
+    def nbytes(self) -> int:
+        nbytes = int(self._native.packed_bytes(self._trie))
+        self.free()
+        return nbytes
+
+    def encode_batch(self, sequences: Sequences) -> Any:
+        offsets = np.zeros(len(sequences) + 1, np.int64)
+        np.cumsum(list(map(len, sequences)), out=offsets[1:])
+        tokens = np.fromiter(itertools.chain.from_iterable(sequences), np.uint32, int(offsets[-1]))
+        return tokens, offsets
+
+    def _look_up(self, function: Any, asked: Any) -> Any:
+        tokens, offsets = asked
+        out = np.empty(len(offsets) - 1, np.int64)
+        function(
+            self._trie,
+            pointer(tokens, np.uint32),
+            pointer(offsets, np.int64),
+            pointer(out, np.int64),
+            ctypes.c_int64(len(out)),
+        )
+        return out
 
 
 class Published(Peer):
@@ -244,6 +310,7 @@ def peers() -> list[Peer]:
         Ours("LoudsTrie", LoudsTrie.build),
         Ours("LoudsTrie, no tails", partial(LoudsTrie.build, tail=False)),
         Ours("CsrMap", CsrMap.build),
+        PackedTrie(),
         Published(MarisaInt),
         Published(MarisaOpt),
         Marisa("Trie", "utf-8", as_text),

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from bench import billion, large
 from bench.__main__ import SUITES, main
 from bench.baselines.proposals import DictTrie, MarisaInt, MarisaOpt, Setting
+from bench.peers import PackedTrie
 from bench.report import as_text, write_markdown
 from bench.suite import Plot, Table, add_ratios
-from succinct import KeyTable, reference
+from succinct import KeyTable, StepMap, reference
 
 
 def test_maps_prints_json(capsys):
@@ -91,6 +92,20 @@ def test_proposal_baselines_equal_the_reference(sequences, seed, width):
         assert found.sequences == [result.sequence for result in wanted], peer.name
         assert found.scores.tolist() == [result.score for result in wanted], peer.name
         assert found.logprobs.tolist() == [result.logprob for result in wanted], peer.name
+
+
+@given(st.sets(st.lists(st.integers(0, 70), min_size=1, max_size=4).map(tuple), min_size=1))
+def test_packed_trie_numbers_keys_as_the_library_does(sequences):
+    keys = KeyTable.from_sequences(sorted(sequences))
+    peer = PackedTrie()
+    peer.prepare(keys, [])
+    peer.build()
+    near = {(*key[:-1], key[-1] + 1) for key in sequences} | {(*key, 0) for key in sequences}
+    asked = sorted(sequences | near | {key[:-1] for key in sequences if key[1:]})
+    wanted = StepMap.build(keys, tail=False).key_ids(asked).tolist()
+    for look_up in (peer.each, peer.batch):
+        assert look_up(peer.encode_batch(asked)).tolist() == wanted
+    peer.free()
 
 
 def test_unknown_suite_is_refused(capsys):
