@@ -80,6 +80,7 @@ def flat(rows: list[tuple[int, ...]]) -> tuple[Any, Any]:
 def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs a test with and without the short cut for few tied rows."""
     monkeypatch.setattr(sorting, "_FEW", request.param)
+    monkeypatch.setattr(sorting, "_FEW_OF_GROUP", request.param)
 
 
 @pytest.mark.parametrize("limit", [0, 4096])
@@ -87,6 +88,7 @@ def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 def test_ragged_equals_sorted_set(rows: list[tuple[int, ...]], limit: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorting, "_FEW", limit)
+        patch.setattr(sorting, "_FEW_OF_GROUP", limit)
         check(KeyTable.from_sequences(iter(rows)), rows)
         check(KeyTable.from_flat(*flat(rows)), rows)
 
@@ -96,6 +98,7 @@ def test_ragged_equals_sorted_set(rows: list[tuple[int, ...]], limit: int) -> No
 def test_matrix_equals_sorted_set(rows: list[tuple[int, ...]], limit: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorting, "_FEW", limit)
+        patch.setattr(sorting, "_FEW_OF_GROUP", limit)
         check(KeyTable.from_rows(rows), rows)
         if rows:
             check(KeyTable.from_rows(np.array(rows)), rows)
@@ -136,19 +139,52 @@ def test_sorting_takes_little_memory(shape: str, repeated: int) -> None:
         offsets[1:-1] += rng.integers(0, 3, len(rows) - 1)
     tokens = rows.reshape(-1)
     tracemalloc.start()
-    if shape == "ragged":
-        keys = KeyTable.from_flat(tokens, offsets, key_ids=False)
-    else:
-        keys = KeyTable.from_rows(rows, key_ids=False)
+    keys = KeyTable.from_flat(tokens, offsets) if shape == "ragged" else KeyTable.from_rows(rows)
     now, peak = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    ids = keys.key_ids
+    of_ids = tracemalloc.get_traced_memory()[1] - now
     tracemalloc.stop()
     assert now < keys.nbytes + 2**16
+    # Eight bytes a row are the result, and twice as much a key are numbers of keys of all lengths.
+    assert of_ids < 12 * len(rows) + 16 * keys.n_keys * (shape == "ragged") + 2**19
     # Rows of fewer than eight bytes are sorted as words of eight.
     made = max(rows.nbytes, 8 * len(rows)) + offsets.nbytes * (shape == "ragged")
     assert peak < 1.1 * made + 2**21
     lists = [tuple(tokens[a:b].tolist()) for a, b in itertools.pairwise(offsets.tolist())]
     found = [tuple(keys.tokens[a:b].tolist()) for a, b in itertools.pairwise(keys.offsets.tolist())]
     assert found == sorted(set(lists))
+    number = {key: i for i, key in enumerate(sorted(set(lists), key=lambda key: (len(key), key)))}
+    assert ids.tolist() == [number[key] for key in lists]
+
+
+@pytest.mark.parametrize("shape", ["word", "wide", "ragged"])
+def test_external_sort_uses_its_limit(
+    shape: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 2**12 if shape == "word" else 2**20, (400_000, 5), np.uint32)
+    offsets = np.arange(len(rows) + 1) * 5
+    offsets[1:-1] += rng.integers(0, 3, len(rows) - 1)
+    runs = 0
+    written = external._written
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal runs
+        runs += 1
+        return written(*arguments)
+
+    monkeypatch.setattr(external, "_written", counted)
+    limit: dict[str, Any] = {"memory_limit": 2**23, "temp_dir": tmp_path, "key_ids": False}
+    tracemalloc.start()
+    if shape == "ragged":
+        keys = KeyTable.from_flat(rows.reshape(-1), offsets, **limit)
+    else:
+        keys = KeyTable.from_rows(rows, **limit)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**23
+    assert 1 < runs <= 1 + 3 * keys.nbytes // 2**23
 
 
 @given(rows=st.one_of(ragged(), matrices()))

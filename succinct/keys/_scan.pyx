@@ -110,6 +110,26 @@ def row_lengths(const int64_t[::1] offsets):
     return shortest, longest, bad
 
 
+def number_rows(const int64_t[::1] offsets, int64_t[::1] next, int64_t[::1] numbers,
+                int64_t[::1] places):
+    """Rows by their lengths, those of one length in order: the number of each row, and the row with
+    each number. ``next[n]``, which comes zeroed, has room for every length."""
+    cdef Py_ssize_t i, n_rows = numbers.shape[0]
+    cdef int64_t size, count, before = 0
+    with nogil:
+        for i in range(n_rows):
+            next[offsets[i + 1] - offsets[i]] += 1
+        for i in range(next.shape[0]):
+            count = next[i]
+            next[i] = before
+            before += count
+        for i in range(n_rows):
+            size = offsets[i + 1] - offsets[i]
+            numbers[i] = next[size]
+            places[next[size]] = i
+            next[size] += 1
+
+
 def differs(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t length,
             uint8_t[::1] out):
     """out[i] = 1 if row i is not equal to row i - 1; out[0] = 1."""
@@ -395,6 +415,18 @@ def scatter_parts(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssiz
                 out_offsets[row[part]] = place[part]
                 row[part] += 1
             place[part] += stop - start
+
+
+def bounds_of(const int64_t[::1] offsets, const int64_t[::1] order, int64_t[::1] out):
+    """Offsets of row order[0], row order[1], ... one after another; returns the last one."""
+    cdef Py_ssize_t i
+    cdef int64_t place = 0
+    with nogil:
+        for i in range(order.shape[0]):
+            out[i] = place
+            place += offsets[order[i] + 1] - offsets[order[i]]
+        out[order.shape[0]] = place
+    return place
 
 
 def gather(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t length,

@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import IO, Any
 
 import numpy as np
@@ -17,10 +18,19 @@ from numpy.typing import NDArray
 
 from . import _scan
 from .sequences import NO_OFFSETS, Sequences, joined, narrowest
-from .sorting import gathered, sorted_unique
+from .sorting import AT_ONCE, gathered, sorted_unique
 
 # Below this, more time goes into the number of pieces than into their rows.
 LEAST_LIMIT = 1 << 16
+
+# Bytes for each row of those that are sorted at once.
+_ROW_AT_ONCE = 64
+# Buckets are planned to be smaller than the limit, in quarters, as they are not equal.
+_UNEVEN = 5
+# Samples that say where a bucket ends.
+_SAMPLES = 64
+# Rows that a file gets in one go.
+_WRITTEN = 1 << 15
 
 
 def default_limit() -> int:
@@ -32,8 +42,25 @@ def default_limit() -> int:
 
 
 def work_bytes(rows: Sequences) -> int:
-    """About the memory that sorting takes: order, words and flags a row, and the tokens twice."""
-    return 2 * rows.tokens.nbytes + 48 * rows.n_rows
+    """About the memory that sorting takes: the result, and an eighth of it for a part at a time."""
+    each = rows.length * narrowest(rows.largest).itemsize
+    if rows.length:
+        result = max(8, each) * rows.n_rows
+    else:
+        result = narrowest(rows.largest).itemsize * len(rows.tokens) + 8 * rows.n_rows
+    return result + result // 8
+
+
+def within(rows: Sequences, limit: int) -> int:
+    """The part of a limit that `work_bytes` of rows like these can have: a part at a time may be
+    what is sorted at once, with words and order."""
+    work = work_bytes(rows)
+    return max(limit - _ROW_AT_ONCE * AT_ONCE, limit * work // (work + _ROW_AT_ONCE * rows.n_rows))
+
+
+def _streamed_bytes(rows: Sequences) -> int:
+    """Likewise for rows that are one of several chunks: there are a chunk and a copy of it."""
+    return work_bytes(rows) + 2 * rows.nbytes
 
 
 def sort_chunks(
@@ -46,8 +73,8 @@ def sort_chunks(
     stream, held, work = iter(chunks), [], 0
     for chunk in stream:
         held.append(chunk)
-        work += work_bytes(chunk)
-        if work > limit:
+        work += _streamed_bytes(chunk)
+        if chunk.n_rows and work > within(chunk, limit):
             break
     else:
         rows = joined(held)
@@ -68,11 +95,14 @@ def sort_chunks(
 
 def merged(chunks: Iterable[Sequences], limit: int, temp_dir: str | None) -> Sequences:
     """External merge sort: sorted runs, then one bucket of all runs after another."""
-    runs = [_written(run, temp_dir) for run in _runs(chunks, limit // 2)]
+    # No variable must hold a run while the next one is made.
+    runs = list(map(partial(_written, temp_dir), _runs(chunks, limit)))
     if len(runs) == 1:
         return runs[0]
     largest = max(run.largest for run in runs)
-    n_buckets = -(-2 * sum(map(work_bytes, runs)) // limit)
+    work = sum(map(_streamed_bytes, runs))
+    room = min(within(run, limit) for run in runs)
+    n_buckets = -(-_UNEVEN * work // (4 * max(1, room)))
     edges = [_lower_bounds(run, _splitters(runs, n_buckets)) for run in runs]
     with Spool(temp_dir, narrowest(largest)) as output:
         for i in range(len(edges[0]) - 1):
@@ -86,7 +116,7 @@ def merged(chunks: Iterable[Sequences], limit: int, temp_dir: str | None) -> Seq
 
 def pieces(rows: Sequences, limit: int) -> Iterator[Sequences]:
     """Consecutive slices whose sorting takes about `limit` bytes, each of at least one row."""
-    count = max(1, -(-work_bytes(rows) // limit))
+    count = max(1, -(-work_bytes(rows) // max(1, within(rows, limit))))
     step = max(1, -(-rows.n_rows // count))
     for start in range(0, rows.n_rows, step):
         yield rows.slice(start, min(start + step, rows.n_rows))
@@ -114,9 +144,12 @@ class Spool:
     def passed(self, rows: Sequences) -> Sequences:
         """Appends the rows and returns them."""
         if rows.n_rows:
-            rows.tokens.astype(self._dtype, copy=False).tofile(self._tokens)
-            # Offsets are written for fixed lengths too: a later chunk may have another length.
-            (rows.bounds()[1:] + self._n_tokens).tofile(self._ends)
+            for start in range(0, rows.n_rows, _WRITTEN):
+                part = rows.slice(start, min(start + _WRITTEN, rows.n_rows))
+                part.tokens.astype(self._dtype, copy=False).tofile(self._tokens)
+                # Offsets of rows of one length too: a later chunk may have another one.
+                first = self._n_tokens + rows.span(0, start)[1]
+                (part.bounds()[1:] + first).tofile(self._ends)
             self._n_rows += rows.n_rows
             self._n_tokens += len(rows.tokens)
             self._largest = max(self._largest, rows.largest)
@@ -144,17 +177,22 @@ def _runs(chunks: Iterable[Sequences], limit: int) -> Iterator[Sequences]:
     held: list[Sequences] = []
     work = 0
     for chunk in chunks:
-        for piece in pieces(chunk, limit):
-            if held and work + work_bytes(piece) > limit:
-                yield sorted_unique(joined(held))
-                held, work = [], 0
-            held.append(piece)
-            work += work_bytes(piece)
+        if not chunk.n_rows:
+            continue
+        large = work_bytes(chunk) > within(chunk, limit)
+        if held and (large or work + _streamed_bytes(chunk) > within(chunk, limit)):
+            yield sorted_unique(joined(held))
+            held, work = [], 0
+        if large:
+            yield from map(sorted_unique, pieces(chunk, limit))
+        else:
+            held.append(chunk)
+            work += _streamed_bytes(chunk)
     if held:
         yield sorted_unique(joined(held))
 
 
-def _written(run: Sequences, temp_dir: str | None) -> Sequences:
+def _written(temp_dir: str | None, run: Sequences) -> Sequences:
     with Spool(temp_dir, narrowest(run.largest)) as spool:
         spool.passed(run)
         return spool.finish(descent=-1)
@@ -163,7 +201,7 @@ def _written(run: Sequences, temp_dir: str | None) -> Sequences:
 def _splitters(runs: list[Sequences], n_buckets: int) -> Sequences:
     """Rows that cut all runs together into about equal parts."""
     total = sum(run.n_rows for run in runs)
-    step = max(1, total // (32 * n_buckets))
+    step = max(1, total // (_SAMPLES * n_buckets))
     samples = [
         gathered(run, np.arange(min(step // 2, run.n_rows - 1), run.n_rows, step)) for run in runs
     ]

@@ -242,6 +242,27 @@ def _sorted_parts(rows: Sequences) -> Sequences | None:
     return Sequences(tokens, offsets, rows.length, used_rows, rows.largest, descent=-1)
 
 
+def sorted_places(rows: Sequences) -> NDArray[np.int64]:
+    """How many distinct rows are smaller than each row; part by part, unless most are in one."""
+    places = np.empty(rows.n_rows, np.int64)
+    if rows.n_rows > AT_ONCE:
+        parts = np.empty(rows.n_rows, np.uint8)
+        n_rows, _ = Splitters(gathered(rows, samples(rows.n_rows))).part(rows, parts)
+        if n_rows.max() <= rows.n_rows // 4:
+            done = 0
+            for part in np.flatnonzero(n_rows).tolist():
+                members = np.flatnonzero(parts == part)
+                order, distinct = sorted_order(gathered(rows, members))
+                found = np.cumsum(distinct)
+                places[members[order]] = found + (done - 1)
+                done += int(found[-1])
+            return places
+        del parts
+    order, distinct = sorted_order(rows)
+    places[order] = np.cumsum(distinct, dtype=np.int64) - 1
+    return places
+
+
 def differs(rows: Sequences) -> NDArray[np.bool_]:
     """Whether each row differs from the one before it."""
     changed = np.empty(rows.n_rows, np.uint8)
@@ -254,9 +275,8 @@ def gathered(rows: Sequences, order: NDArray[np.int64], descent: int = 0) -> Seq
     offsets = NO_OFFSETS
     size = len(order) * rows.length
     if not rows.length:
-        offsets = np.zeros(len(order) + 1, np.int64)
-        np.cumsum(np.diff(rows.offsets)[order], out=offsets[1:])
-        size = int(offsets[-1])
+        offsets = np.empty(len(order) + 1, np.int64)
+        size = _scan.bounds_of(rows.offsets, order, offsets)
     tokens = np.empty(size, rows.tokens.dtype)
     _scan.gather(rows.tokens, rows.offsets, rows.length, order, tokens)
     tokens = tokens.astype(narrowest(rows.largest), copy=False)

@@ -20,8 +20,12 @@ from .sequences import (
     from_flat_arrays,
     from_matrix,
 )
-from .sorting import differs, sorted_order, sorted_unique
+from .sorting import differs, sorted_order, sorted_places, sorted_unique
 from .text import Tokenizer, integer_lines, tokenized_lines
+
+# What finding the places of rows takes of memory for each, about.
+_PLACE_BYTES = 16
+_CHUNK = 1 << 16  # rows at a time
 
 
 class KeyTable:
@@ -359,8 +363,8 @@ class KeyTable:
     ) -> KeyTable:
         limit = _limit(memory_limit)
         source = rows if key_ids else None
-        if rows.descent >= 0 and external.work_bytes(rows) > limit:
-            unique = external.merged(external.pieces(rows, limit // 2), limit, _directory(temp_dir))
+        if rows.descent >= 0 and external.work_bytes(rows) > external.within(rows, limit):
+            unique = external.merged([rows], limit, _directory(temp_dir))
         else:
             unique = sorted_unique(rows)
         if unique is rows:
@@ -444,12 +448,11 @@ class KeyTable:
     def _number(self) -> None:
         if self._numbers is not None or self._rows.length or not self.n_keys:
             return
-        lengths = np.diff(self._rows.offsets)
-        if lengths.max() < 1 << 16:
-            lengths = lengths.astype(np.uint16)  # numpy sorts these by radix
-        self._places = np.argsort(lengths, kind="stable")
-        self._numbers = np.empty(self.n_keys, np.int64)
-        self._numbers[self._places] = np.arange(self.n_keys)
+        numbers, places = np.empty((2, self.n_keys), np.int64)
+        _scan.number_rows(
+            self._rows.offsets, np.zeros(self.max_length + 1, np.int64), numbers, places
+        )
+        self._numbers, self._places = numbers, places
         self._numbers.flags.writeable = False
 
     @property
@@ -457,7 +460,8 @@ class KeyTable:
         """Key number of each input row, int64, shape [input rows].
 
         Computed when first asked for: the input is sorted once more, this time with its row
-        numbers, which takes a few times as long as the table itself did.
+        numbers, which takes a few times as long as the table itself did, and a few bytes a row
+        besides the result.
 
         Raises
         ------
@@ -479,8 +483,8 @@ class KeyTable:
             places = np.arange(source.n_rows)
         elif source.descent < 0:
             places = np.cumsum(differs(source), dtype=np.int64) - 1
-        elif external.work_bytes(source) <= self._limit:
-            places = self._resorted(source)
+        elif _PLACE_BYTES * source.n_rows <= self._limit:
+            places = sorted_places(source)
         else:
             # Rows of a sorted piece are looked up in order, which goes through the table once.
             places = np.empty(source.n_rows, np.int64)
@@ -491,12 +495,11 @@ class KeyTable:
                 found = external.lower_bound(self._rows, unique, exact=True)
                 places[row + order] = found[np.cumsum(distinct) - 1]
                 row += piece.n_rows
-        return places if self.numbers is None else self.numbers[places]
-
-    def _resorted(self, source: Sequences) -> NDArray[np.int64]:
-        order, distinct = sorted_order(source)
-        places = np.empty(source.n_rows, np.int64)
-        places[order] = np.cumsum(distinct, dtype=np.int64) - 1
+        numbers = self.numbers
+        if numbers is not None:
+            for start in range(0, len(places), _CHUNK):
+                chunk = places[start : start + _CHUNK]
+                chunk[:] = numbers[chunk]
         return places
 
     @property
