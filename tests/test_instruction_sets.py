@@ -220,6 +220,12 @@ def test_rows_of_very_different_length(chosen: str, layout: str) -> None:
     offsets, tokens, _ = index.children(index.advance(index.root, np.arange(3000)))
     np.testing.assert_array_equal(np.diff(offsets), widths)
     np.testing.assert_array_equal(tokens, second)
+    mask = index.allowed_mask(index.advance(index.root, [3, 499])).view(np.uint32)
+    bits = np.unpackbits(mask.view(np.uint8), axis=1, bitorder="little")
+    assert [np.flatnonzero(row).tolist() for row in bits] == [
+        second[first == 3].tolist(),
+        second[first == 499].tolist(),
+    ]
     assert list(index.completions((499,))) == list(map(tuple, rows[first == 499].tolist()))
 
 

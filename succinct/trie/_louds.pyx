@@ -30,6 +30,7 @@ cdef extern from "succinct/trie/louds.h" nogil:
     ctypedef int64_t (*find_t)(const louds_t *, const uint32_t *, uint64_t) noexcept nogil
     ctypedef uint64_t (*walk_t)(const louds_t *, uint64_t, const uint32_t *,
                                 uint64_t) noexcept nogil
+    ctypedef uint64_t (*children_t)(const louds_t *, uint64_t, uint64_t *) noexcept nogil
     ctypedef int64_t (*number_t)(const louds_t *, uint64_t) noexcept nogil
     ctypedef void (*advance_t)(const louds_t *, const uint64_t *, const uint32_t *, uint64_t *,
                                size_t) noexcept nogil
@@ -39,6 +40,7 @@ cdef extern from "succinct/trie/louds.h" nogil:
         find_t find
         walk_t walk
         number_t number
+        children_t children
         advance_t advance
         lookup_t lookup
     const uint64_t NODE_MASK, ONE_PLACE, DEAD, NOWHERE
@@ -52,15 +54,6 @@ cdef extern from "succinct/trie/louds.h" nogil:
     int louds_is_state(const louds_t *, uint64_t) noexcept
     void louds_list(const louds_t *, uint64_t, uint64_t, uint32_t *, uint64_t *) noexcept
     int louds_is_key(const louds_t *, uint64_t) noexcept
-
-# What needs no instruction set of its own.
-cdef extern from * nogil:
-    """
-    #define plain_children(t, v, first) \\
-        louds_children(t, v, first, bits_select1, bits_select0, bits_drop)
-    """
-    uint64_t plain_children(const louds_t *, uint64_t, uint64_t *) noexcept
-
 
 def is_tree(BitVector topology):
     """Whether degrees in level order make a tree: "10", and a parent before each of its children.
@@ -167,7 +160,7 @@ cdef class LoudsCore(Core):
             return 0
         if state > NODE_MASK:
             return 1
-        return plain_children(&self.t, state, &first) - first
+        return self.kernels.children(&self.t, state, &first) - first
 
     cdef void list_children(self, uint64_t state, uint32_t *tokens,
                             uint64_t *children) noexcept nogil:
@@ -182,7 +175,7 @@ cdef class LoudsCore(Core):
                 tokens[0] = <uint32_t>packed_get(&self.t.tail, v)
                 children[0] = louds_after(&self.t, state, v)
             return
-        end = plain_children(&self.t, state, &first)
+        end = self.kernels.children(&self.t, state, &first)
         louds_list(&self.t, first, end, tokens, children)
 
     cdef int64_t key_length(self, int64_t number) noexcept nogil:
@@ -219,7 +212,7 @@ cdef class LoudsCore(Core):
                     if token < <uint64_t>vocab_size:
                         mask[i, token >> 5] |= <uint32_t>1 << (token & 31)
                     continue
-                end = plain_children(&self.t, states[i], &v)
+                end = self.kernels.children(&self.t, states[i], &v)
                 for k in range(v, end):
                     token = louds_label(&self.t, k)
                     if token < <uint64_t>vocab_size:

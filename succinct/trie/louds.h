@@ -193,6 +193,8 @@ typedef struct {
     int64_t (*find)(const louds_t *, const uint32_t *tokens, uint64_t n); /* a number, or -1 */
     uint64_t (*walk)(const louds_t *, uint64_t state, const uint32_t *tokens, uint64_t n);
     int64_t (*number)(const louds_t *, uint64_t state);
+    /* The continuations of a node: [*first, result). */
+    uint64_t (*children)(const louds_t *, uint64_t v, uint64_t *first);
     /* out[i] = the state behind tokens[i] from states[i] */
     void (*advance)(const louds_t *, const uint64_t *states, const uint32_t *tokens, uint64_t *out,
                     size_t n);

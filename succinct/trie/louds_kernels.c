@@ -97,6 +97,9 @@ INLINE void lookup_group(const louds_t *t, const uint32_t *tokens, const int64_t
     TARGET static int64_t number_##SUFFIX(const louds_t *t, uint64_t state) {               \
         return louds_number(t, state, FIRST(__VA_ARGS__));                                  \
     }                                                                                       \
+    TARGET static uint64_t children_##SUFFIX(const louds_t *t, uint64_t v, uint64_t *first) { \
+        return louds_children(t, v, first, SELECTS(__VA_ARGS__));                           \
+    }                                                                                       \
     TARGET static void advance_##SUFFIX(const louds_t *t, const uint64_t *states,           \
                                         const uint32_t *tokens, uint64_t *out, size_t n) {  \
         for (size_t i = 0; i < n; i++)                                                      \
@@ -109,10 +112,12 @@ INLINE void lookup_group(const louds_t *t, const uint32_t *tokens, const int64_t
                          __VA_ARGS__);                                                      \
     }                                                                                       \
     static const louds_kernels_t kernels_##SUFFIX = {find_##SUFFIX,   walk_##SUFFIX,        \
-                                                     number_##SUFFIX, advance_##SUFFIX,     \
-                                                     lookup_##SUFFIX};
+                                                     number_##SUFFIX, children_##SUFFIX,    \
+                                                     advance_##SUFFIX, lookup_##SUFFIX};
 
 #define FIRST(A, ...) A
+#define SELECTS(...) MIDDLE(__VA_ARGS__)
+#define MIDDLE(RANK1, SELECT1, SELECT0, DROP, LABEL_FIND) SELECT1, SELECT0, DROP
 
 KERNELS(portable, PORTABLE, bits_rank1, bits_select1, bits_select0, bits_drop, label_find)
 #ifdef X86
