@@ -12,12 +12,21 @@ from hypothesis import strategies as st
 
 from succinct import KeyTable, LoudsTrie, StepMap, verify
 from succinct.maps import layout as layouts
-from succinct.trie.passes import Passes
+from succinct.trie.passes import Passes, by_frequency
 from tests.strategies import catalogs
 from tests.test_steps import semantic_ids
 
 NAMES = ("bitmap", "joint", "packed", "sparse", "dac", "rice", "small", "fast")
 THREADS = range(1, 9)
+
+
+@given(st.lists(st.sampled_from([0, 1, 2, 3, 2**40]), min_size=1, max_size=70))
+def test_tokens_by_frequency(counts):
+    found = [t for t in range(len(counts)) if counts[t]]
+    found.sort(key=lambda token: (-counts[token], token))
+    tokens, ranks = by_frequency(np.array(counts, np.int64))
+    assert tokens.tolist() == found
+    assert [tokens[ranks[token]] for token in found] == found
 
 
 def parts(index):
