@@ -82,6 +82,11 @@ INLINE void marks_prefetch(const marks_t *m, uint64_t k) {
     __builtin_prefetch(m->mark + (k >> m->shift));
 }
 
+/* Fetch the word that is looked at for number k, if its mark is at hand. */
+INLINE void marks_prefetch_word(const bitvector_t *v, const marks_t *m, uint64_t k) {
+    if (m->mark) __builtin_prefetch(v->words + ((m->begin + m->mark[k >> m->shift].at) >> 6));
+}
+
 /* The shift of the marks of `count` ones in a stretch of `length` bits. */
 static inline uint64_t marks_shift(uint64_t length, uint64_t count) {
     uint64_t shift = 0;

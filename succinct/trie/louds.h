@@ -15,6 +15,8 @@
 #define DEAD UINT64_MAX
 #define NOWHERE UINT64_MAX  /* the place of a link that points outside the tail */
 #define NO_TOKEN UINT64_MAX
+#define SLOTS_IN_LINE 32 /* of a cache */
+#define FETCHED 8        /* lines of a family that are asked for at once */
 
 typedef struct {
     bitvector_t topology, terminal, link, tail_end;
@@ -95,6 +97,8 @@ INLINE uint64_t louds_narrow(const louds_t *t, uint64_t *begin, uint64_t end, ui
                              uint64_t most) {
     uint64_t n = end - *begin, first;
     if (n <= most) return end;
+    for (uint64_t i = SLOTS_IN_LINE; i < n && i <= FETCHED * SLOTS_IN_LINE; i += SLOTS_IN_LINE)
+        __builtin_prefetch(t->slots + *begin + i);
     first = louds_label(t, *begin);
     if (louds_label(t, end - 1) - first == n - 1) { /* a label for every number, as at the root */
         if (token - first >= n) return *begin;
@@ -175,6 +179,8 @@ INLINE uint64_t louds_step(const louds_t *t, uint64_t state, uint64_t token, QUE
     if (state == DEAD) return DEAD;
     if (state > NODE_MASK) return louds_step_in_chain(t, state, token);
     end = louds_children(t, state, &begin, select1, select0, drop);
+    /* The continuations of the first sibling are near those of the one that is looked for. */
+    if (begin < end) marks_prefetch_word(&t->topology, &t->zeros, begin);
     return louds_find(t, begin, end, token, label_find);
 }
 
