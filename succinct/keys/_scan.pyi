@@ -66,6 +66,7 @@ def settle(
     length: int,
     depth: int,
     words: _Words,
+    by_word: NDArray[np.int64],
     mask: int,
     most: int,
     order: NDArray[np.int64],

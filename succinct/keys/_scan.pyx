@@ -309,17 +309,16 @@ def pack_next(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t 
 
 
 def settle(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t length,
-           Py_ssize_t depth, uint64_t[::1] words, uint64_t mask, Py_ssize_t most,
-           int64_t[::1] order, uint8_t[::1] distinct):
+           Py_ssize_t depth, const uint64_t[::1] words, const int64_t[::1] by_word, uint64_t mask,
+           Py_ssize_t most, int64_t[::1] order, uint8_t[::1] distinct):
     """``distinct[i]`` = 1 unless row ``order[i]`` is equal to the one before it, as far as that is
-    known; the rows come in the order of their `words`, of tokens before `depth`.
+    known; its word is ``words[by_word[i]]``, ascending, of tokens before `depth`.
 
     Rows that share a word have ended if it has no bit of `mask`. Up to `most` others are sorted here
-    by their next tokens. Returns how many are left; their places come to the front of `words`.
+    by their next tokens; `distinct` gets 2 more for the rest. Returns how many these are.
     """
-    cdef Py_ssize_t i = 0, j, k, h, row, size, n = order.shape[0], used = 0
+    cdef Py_ssize_t i = 0, j, k, h, row, size, n = order.shape[0], left = 0
     cdef uint64_t word
-    cdef int sign
     if n == 0:
         return 0
     cdef const token_t* data = &tokens[0]
@@ -328,18 +327,18 @@ def settle(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t len
         bounds = &offsets[0]
     with nogil:
         while i < n:
-            word = words[i]
+            word = words[by_word[i]]
             j = i + 1
             distinct[i] = 1
-            while j < n and words[j] == word:
+            while j < n and words[by_word[j]] == word:
                 distinct[j] = 0
                 j += 1
             size = j - i
             if size > 1 and word & mask:
                 if size > most:
+                    left += size
                     for k in range(i, j):
-                        words[used] = k
-                        used += 1
+                        distinct[k] |= 2
                 else:
                     # Insertion, and then a look at neighbours.
                     for k in range(i + 1, j):
@@ -354,7 +353,7 @@ def settle(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t len
                         distinct[k] = compare_behind(data, bounds, length, depth, order[k - 1],
                                                      order[k]) != 0
             i = j
-    return used
+    return left
 
 
 cdef inline int compare_behind(const token_t* data, const int64_t* bounds, Py_ssize_t length,

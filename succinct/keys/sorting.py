@@ -81,7 +81,7 @@ def sorted_order(rows: Sequences) -> tuple[NDArray[np.int64], NDArray[np.bool_]]
     words = np.empty(rows.n_rows, np.uint64)
     _scan.pack_next(rows.tokens, rows.offsets, rows.length, NO_OFFSETS, 0, bits, taken, words)
     order = np.argsort(words)
-    distinct, active = _settled(rows, taken, words[order], bits, _FEW_OF_GROUP, order)
+    distinct, active = _settled(rows, taken, words, order, bits, _FEW_OF_GROUP, order)
     depth = taken
     while len(active):
         # Every group of equals takes part as a whole, so its first row has `distinct` set.
@@ -98,7 +98,7 @@ def sorted_order(rows: Sequences) -> tuple[NDArray[np.int64], NDArray[np.bool_]]
         depth += taken
         most = _FEW if len(active) <= _FEW else _FEW_OF_GROUP
         chosen = chosen[inner]
-        changed, still = _settled(rows, depth, words[inner], bits, most, chosen)
+        changed, still = _settled(rows, depth, words, inner, bits, most, chosen)
         order[active] = chosen
         distinct[active] = changed
         active = active[still]
@@ -109,6 +109,7 @@ def _settled(
     rows: Sequences,
     depth: int,
     words: NDArray[np.uint64],
+    by_word: NDArray[np.int64],
     bits: int,
     most: int,
     order: NDArray[np.int64],
@@ -117,9 +118,12 @@ def _settled(
     them, and the places of those that are yet to be sorted; up to `most` that share a word are."""
     distinct = np.empty(len(order), np.uint8)
     left = _scan.settle(
-        rows.tokens, rows.offsets, rows.length, depth, words, (1 << bits) - 1, most, order, distinct
-    )
-    return distinct.view(np.bool_), words[:left].astype(np.int64)
+        rows.tokens, rows.offsets, rows.length, depth, words, by_word, (1 << bits) - 1, most, order,
+        distinct,
+    )  # fmt: skip
+    places = np.flatnonzero(distinct > 1) if left else np.empty(0, np.int64)
+    distinct &= 1
+    return distinct.view(np.bool_), places
 
 
 def sorted_unique(rows: Sequences) -> Sequences:

@@ -498,7 +498,7 @@ def sample_rests(table, uint32_t bits, int64_t room):
     n_keys : int
         Keys that end with one of these tokens.
     """
-    origin, span = np.empty(room, np.int64), np.empty(room, np.uint32)
+    origin, span = scratch(room, np.int64), scratch(room, np.uint32)
     n_keys, used = _sample_rests(table.tokens, Keys(table), bits, origin, span)
     return None if used > room else (origin[:used], span[:used], n_keys)
 

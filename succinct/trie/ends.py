@@ -16,7 +16,7 @@ from succinct.trie import _chains
 
 Numbers = npt.NDArray[np.int64]
 
-_OF_PART = 1 << 13  # about
+_OF_PART = 7000  # about, at most
 _NO_RANKS = np.empty(0, np.uint32)
 
 
