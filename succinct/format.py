@@ -28,7 +28,7 @@ from safetensors import SafetensorError, safe_open
 from succinct.errors import FormatError
 
 FORMAT = "succinct-tries"
-VERSION = 3
+VERSION = 4
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     "U8": np.dtype("u1"),

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from succinct import ItemMap, KeyTable, StepMap
+from succinct.maps import code as codes
 from succinct.maps import layout as layouts
 from succinct.maps import suffixes
 from succinct.maps.layout import Shape, Step
@@ -35,6 +36,8 @@ def examples(folder: Path) -> list[Path]:
         (ids, ["packed", "packed", "joint", "dac"]),
         (ids, ["rice", "packed", "rice", "rice"]),
         (words, "rice"),
+        (ids, ["huffman", "packed", "huffman", "huffman"]),
+        (words, "huffman"),
         (wide, "small"),
         (wide, "joint"),
     ):
@@ -48,7 +51,7 @@ def examples(folder: Path) -> list[Path]:
     return paths
 
 
-def codes(rng: np.random.Generator, n: int) -> Any:
+def code_lengths(rng: np.random.Generator, n: int) -> Any:
     """How many of n entries have codes of 0, 1, ... bits."""
     return np.bincount(rng.integers(0, rng.integers(1, 20), n), minlength=33)
 
@@ -65,9 +68,12 @@ def garbage(rng: np.random.Generator, params: dict[str, Any], arrays: dict[str, 
         inner = 0 if i + 1 == count else int(rng.choice([entries, rng.integers(1, entries + 1)]))
         final = int(rng.choice([0, inner, rng.integers(0, inner + 1)]))
         least = int(rng.choice([0, 5, 2**32 - 1 - span]))
-        shape = Shape(entries, rows, least, span, inner, final, codes(rng, entries))
+        shape = Shape(entries, rows, least, span, inner, final, code_lengths(rng, entries))
+        n_codes = int(rng.integers(-(-entries // rows), span + 1))
+        shape.huffman_sizes = int(rng.integers(0, 20 * entries)), n_codes
         shape.rice_sizes = rng.integers(1, 20 * entries, 1 + layouts.RICE_PARAMETERS)
         names = ["joint", "packed", "sparse", "dac", "rice"] + ["bitmap"] * (rows * span < 2**16)
+        names += ["huffman"] * (entries < 300 and span <= 2**16)
         steps.append(layouts.choose(str(rng.choice(names)), shape))
         shapes.append(shape)
         prefixes.append(entries)
@@ -95,10 +101,13 @@ def garbage(rng: np.random.Generator, params: dict[str, Any], arrays: dict[str, 
     bits = np.zeros(place.n_bits, np.bool_)
     for at, length, ones in place.parts:
         bits[at + rng.permutation(length)[: ones + (rng.random() < 0.01)]] = True
+    values = np.frombuffer(rng.bytes(8 * place.n_words), np.uint64).copy()
+    for row in place.table.tolist():
+        put_code(rng, values, dict(zip(layouts.COLUMNS, row, strict=True)))
     params |= {"n_keys": place.n_keys, "n_codes": n_codes, "tails": None}
     arrays |= {
         "bits": words_of(bits),
-        "values": np.frombuffer(rng.bytes(8 * place.n_words), np.uint64),
+        "values": values,
         "steps": np.array(steps, np.int64).reshape(-1),
         "level_prefixes": levels[0],
         "level_low": levels[1],
@@ -108,11 +117,22 @@ def garbage(rng: np.random.Generator, params: dict[str, Any], arrays: dict[str, 
         del arrays[name]
 
 
+def put_code(rng: np.random.Generator, values: Any, row: dict[str, int]) -> None:
+    """Write some code where the row of a step says that it has one."""
+    if row["kind"] == layouts.HUFFMAN:
+        code = codes.code_of(rng.integers(1, 1000, row["buckets"]))
+        at, width = row["chunk3_at"] // 64, row["width3"]
+        tokens = at + codes.TABLE_WORDS
+        values[at:tokens] = code.table.view(np.uint64)
+        values[tokens : tokens - (-row["buckets"] * width // 64)] = 0
+        suffixes.put_values(values, 64 * tokens, code.tokens, width)
+
+
 def tails_of(rng: np.random.Generator, n_keys: int, low: int, span: int) -> Any:
     """Labels of some nodes, and links of some keys to them."""
     n_nodes, n_links = int(rng.choice([1, 2, 70, 3000])), int(rng.integers(1, n_keys + 1))
     inner = int(rng.integers(0, n_nodes))
-    labels = Shape(n_nodes, n_nodes, low, span, inner, code_lengths=codes(rng, n_nodes))
+    labels = Shape(n_nodes, n_nodes, low, span, inner, code_lengths=code_lengths(rng, n_nodes))
     links = Shape(n_links, n_keys, 0, n_nodes)
     label = layouts.choose(str(rng.choice(["packed", "dac"])), labels)
     return [

@@ -267,10 +267,13 @@ def build_steps(sequences: Any, layout: Any = "small", tail: Any = False) -> Lib
 
     keys = KeyTable.from_sequences(sequences)
     index = StepMap.build(keys, tail=False)
+    steps = index.info()["steps"]
     if layout == "bitmap":
-        steps = index.info()["steps"]
         sizes = [step["prefixes"] * (step["high"] - step["low"]) for step in steps]
         layout = ["bitmap" if size < 2**20 else "packed" for size in sizes]
+    if layout == "huffman":
+        spans = [step["high"] - step["low"] for step in steps]
+        layout = ["huffman" if span <= 2**16 else "packed" for span in spans]
     if layout == "dac" and index.vocab_size > 2**20:
         layout = "packed"
     return LibraryIndex(StepMap.build(keys, layout, tail))
@@ -319,6 +322,7 @@ INDEXES: dict[str, Callable[[Any], Any]] = {
     "steps-sparse": lambda sequences: build_steps(sequences, "sparse"),
     "steps-dac": lambda sequences: build_steps(sequences, "dac"),
     "steps-rice": lambda sequences: build_steps(sequences, "rice"),
+    "steps-huffman": lambda sequences: build_steps(sequences, "huffman"),
     "steps-tail": lambda sequences: build_steps(sequences, tail=True),
     "steps-auto": lambda sequences: build_steps(sequences, tail="auto"),
     "steps-tail-fast": lambda sequences: build_steps(sequences, "fast", tail=True),

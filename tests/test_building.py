@@ -16,7 +16,7 @@ from succinct.trie.passes import Passes, by_frequency
 from tests.strategies import catalogs
 from tests.test_steps import semantic_ids
 
-NAMES = ("bitmap", "joint", "packed", "sparse", "dac", "rice", "small", "fast")
+NAMES = ("bitmap", "joint", "packed", "sparse", "dac", "rice", "huffman", "small", "fast")
 THREADS = range(1, 9)
 
 
@@ -59,6 +59,8 @@ def fits(keys, name):
     """Whether a representation of the keys is of a size that tests can afford."""
     passes = Passes(keys, 0)
     most = max(int(high) - int(low) for low, high in zip(passes.low, passes.high, strict=True))
+    if name == "huffman":
+        return most <= layouts.MAX_CODES
     return name not in ("bitmap", "dac") or most * len(keys.tokens) < 2**24
 
 
@@ -128,6 +130,7 @@ def test_every_boundary_and_kind_is_among_the_tables():
                 kinds |= {("three chunks", three) for three in chunks}
     tokens = {(layouts.BITMAP, None), (layouts.JOINT, None)}
     rows = (layouts.ONE, layouts.STARTS, layouts.EXTRAS, layouts.OFFSETS)
+    tokens |= {(layouts.HUFFMAN, kind) for kind in rows[1:3]}
     assert kinds >= tokens | {(layouts.PACKED, kind) for kind in rows} | {("three chunks", True)}
 
 

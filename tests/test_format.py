@@ -24,7 +24,7 @@ from succinct import (
     load,
     verify,
 )
-from tests.data import make_version_1, make_version_2, make_version_3
+from tests.data import make_version_1, make_version_2, make_version_3, make_version_4
 from tests.data.make_version_1 import KEYS, NAMES
 
 DATA = Path(__file__).parent / "data"
@@ -94,7 +94,12 @@ def test_str_and_relative_paths(
 
 # ---- older versions -----------------------------------------------------------------------------
 
-SCRIPTS = {1: make_version_1.main, 2: make_version_2.main, 3: make_version_3.main}
+SCRIPTS = {
+    1: make_version_1.main,
+    2: make_version_2.main,
+    3: make_version_3.main,
+    4: make_version_4.main,
+}
 PINNED = sorted(path for path in DATA.glob("version-*.safetensors") if "csr" not in path.name)
 
 

@@ -120,7 +120,8 @@ def test_keys_beyond_a_state(catalog, tails):
 
 
 @given(
-    strategies.catalogs, st.sampled_from(["small", "bitmap", "joint", "packed", "sparse", "rice"])
+    strategies.catalogs,
+    st.sampled_from(["small", "bitmap", "joint", "packed", "sparse", "rice", "huffman"]),
 )
 def test_keys_beyond_a_state_of_steps(catalog, layout):
     index = build_steps(catalog, layout).raw

@@ -12,9 +12,10 @@ from succinct import FormatError, KeyTable, StepMap, load, verify
 from succinct.bits import lanes as bit_lanes
 from succinct.bits.bitvector import isa, use_isa
 from succinct.maps import lanes
+from tests.implementations import build_steps
 from tests.strategies import catalogs
 
-NAMES = ("bitmap", "joint", "packed", "sparse", "dac", "rice")
+NAMES = ("bitmap", "joint", "packed", "sparse", "dac", "rice", "huffman")
 
 
 def rows_of(sequences):
@@ -112,7 +113,7 @@ def test_fast_takes_bitmaps_and_plain_arrays():
 
 
 def test_a_name_for_each_step():
-    rows = semantic_ids(2000, length=6)
+    rows = semantic_ids(2000, length=7)
     index = StepMap.build(KeyTable.from_rows(rows), NAMES)
     assert layouts(index) == list(NAMES)
     assert index.key_ids(rows).tolist() == list(range(2000))
@@ -145,6 +146,8 @@ def test_layouts_that_cannot_be():
         StepMap.build(keys, "bitmap")
     with pytest.raises(ValueError, match="tokens below"):
         StepMap.build(keys, "dac")
+    with pytest.raises(ValueError, match="range of 65536, those of step 1"):
+        StepMap.build(keys, "huffman")
     with pytest.raises(TypeError, match="KeyTable"):
         StepMap.build([(1, 2)])
 
@@ -228,7 +231,7 @@ def test_instruction_sets(name):
     except ValueError:
         pytest.skip(f"this processor does not run {name}")
     try:
-        rows = semantic_ids(3000, length=6)
+        rows = semantic_ids(3000, length=7)
         for layout in (NAMES, NAMES[::-1]):
             index = StepMap.build(KeyTable.from_rows(rows), layout)
             assert index.key_ids(rows).tolist() == list(range(3000))
@@ -278,11 +281,11 @@ def first_states(index, n):
 @settings(max_examples=20)
 @given(
     catalog=catalogs,
-    name=st.sampled_from(["small", "joint", "packed", "sparse", "rice"]),
+    name=st.sampled_from(["small", "joint", "packed", "sparse", "rice", "huffman"]),
     tail=st.booleans(),
 )
 def test_lanes_agree_with_the_index(catalog, name, tail):
-    index = StepMap.build(rows_of(catalog), name, tail)
+    index = build_steps(catalog, name, tail).raw
     check_lanes(index, first_states(index, 60))
 
 
@@ -301,7 +304,7 @@ def test_integers_of_any_place_and_width():
 def saved(tmp_path):
     rows = [*semantic_ids(500).tolist(), [1], [1, 300], [2, 3, 4], [9, 9, 9, 9, 9, 9]]
     index = StepMap.build(
-        rows_of(map(tuple, rows)), ["small", "joint", "packed", "rice", *["small"] * 2]
+        rows_of(map(tuple, rows)), ["small", "joint", "packed", "rice", "huffman", "small"]
     )
     path = tmp_path / "index.safetensors"
     index.save(path)
@@ -372,7 +375,7 @@ def poke(index):
 @given(data=st.data())
 def test_damaged_contents_stay_inside_the_arrays(data, tmp_path_factory):
     rows = [tuple(row) for row in semantic_ids(300).tolist()] + [(1,), (1, 300), (2, 3, 4)]
-    name = data.draw(st.sampled_from(["small", "joint", "packed", "sparse", "dac", "rice"]))
+    name = data.draw(st.sampled_from(["small", *NAMES[1:]]))
     index = StepMap.build(rows_of(rows), name)
     path = tmp_path_factory.mktemp("damaged") / "index"
     index.save(path)

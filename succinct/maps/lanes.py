@@ -22,7 +22,19 @@ from succinct.bits.lanes import (
     select1,
     select_in_word,
 )
-from succinct.maps.layout import BITMAP, COLUMN, DAC, EXTRAS, JOINT, ONE, PACKED, RICE, STARTS
+from succinct.maps.huffman import huffman_find, huffman_list, huffman_token
+from succinct.maps.layout import (
+    BITMAP,
+    COLUMN,
+    DAC,
+    EXTRAS,
+    HUFFMAN,
+    JOINT,
+    ONE,
+    PACKED,
+    RICE,
+    STARTS,
+)
 from succinct.maps.rice import rice_find, rice_list, rice_row, rice_token
 
 _DEAD = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -168,7 +180,7 @@ def _zeros(step: _Step) -> np.int64:
 
 
 def _bounds(index: StepLanes, step: _Step, p: np.int64) -> tuple[np.int64, np.int64]:
-    """Where row `p` begins and ends, by the boundaries of packed tokens and codes."""
+    """Where row `p` begins and ends, by the boundaries under tokens."""
     kind = step[_ROWS_KIND]
     if kind == ONE:
         return p, np.int64(p + 1)
@@ -274,6 +286,8 @@ def _token(index: StepLanes, step: _Step, p: np.int64, first: np.int64, k: np.in
         return _coded(index, step, e)
     if kind == RICE:
         return np.int64(step[_LOW] + rice_token(index.values, step, p, k))
+    if kind == HUFFMAN:
+        return np.int64(step[_LOW] + huffman_token(index.bits, index.values, step, p, k))
     # Where the row begins in the tree follows from how many ones and zeros come before it.
     per_row = step[_RANGE]
     begin = step[_TREE_AT] + p * per_row
@@ -376,7 +390,7 @@ def nth_child(
     depth = _depth(index, state)
     step = index.table[depth]
     p = np.int64(0)
-    if step[_KIND] < PACKED or step[_KIND] == RICE:
+    if step[_KIND] < PACKED or step[_KIND] >= RICE:
         p = _row(index, depth, state)
     return _token(index, step, p, first, k), np.uint64(step[_START] + first + k)
 
@@ -413,9 +427,12 @@ def list_children(
         for k in range(count):
             tokens[at + k] = _coded(index, step, first + k) & 0xFFFFFFFF
             states[at + k] = start + k
-    elif kind == RICE:
+    elif kind >= RICE:
         p = _row(index, depth, state)
-        rice_list(index.values, step, p, count, tokens, at)
+        if kind == RICE:
+            rice_list(index.values, step, p, count, tokens, at)
+        else:
+            huffman_list(index.bits, index.values, step, p, count, tokens, at)
         for k in range(count):
             states[at + k] = start + k
     else:
@@ -470,8 +487,12 @@ def find_child(
     key = token - step[_LOW]
     if key < 0 or key >= step[_RANGE]:
         return _DEAD
-    if kind == RICE:
-        found = rice_find(index.values, step, _row(index, depth, state), key)
+    if kind >= RICE:
+        p = _row(index, depth, state)
+        if kind == RICE:
+            found = rice_find(index.values, step, p, key)
+        else:
+            found = huffman_find(index.bits, index.values, step, p, key)
         if found < 0:
             return _DEAD
         return np.uint64(step[_START] + found)

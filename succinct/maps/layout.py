@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from succinct.bits import BitVector
+from succinct.maps import code as codes
 from succinct.maps._steps import marks_nbytes
 
-BITMAP, JOINT, PACKED, DAC, RICE = range(5)
+BITMAP, JOINT, PACKED, DAC, RICE, HUFFMAN = range(6)
 ONE, STARTS, EXTRAS, OFFSETS = range(4)
 
 Table = npt.NDArray[np.int64]
@@ -24,7 +25,9 @@ _FAST_BITMAP = 2
 #: Parameters that the codes of the lengths of rows can have, and rows that can share a sample.
 RICE_PARAMETERS = 16
 MAX_GROUP = 7
-#: Samples may take this share of rows in Golomb-Rice codes; the more, the faster.
+#: Tokens that a Huffman code can have, and so the range that they must lie in.
+MAX_CODES = 2**codes.CODE_BITS
+#: Samples may take this share of rows in codes; the more, the faster.
 _SAMPLES_SHARE = 1 / 40
 #: Lengths that a bit-vector can have; far beyond what memory holds.
 MAX_BITS = 2**41 - 1
@@ -36,8 +39,10 @@ class Step(NamedTuple):
     `width` is that of the tokens (PACKED), of their low part (JOINT) or of the first of up to three
     chunks (DAC; `width2` and `width3` the others', 0 if there is none, `chunks2` and `chunks3`
     their numbers) or the parameter of the lengths of rows (RICE; `chunks2` are the bits of all
-    rows, and one in 2**`rows_width` rows has a sample). `inner_rows` entries have continuations;
-    `final_keys` of them are keys.
+    rows, and one in 2**`rows_width` rows has a sample) or the logarithm of how many rows have a
+    sample (HUFFMAN; `width2` are the low bits of samples, `chunks2` the bits of all rows, `chunks3`
+    the tokens that have a code). `inner_rows` entries have continuations; `final_keys` of them are
+    keys.
     """
 
     kind: int
@@ -67,6 +72,8 @@ class Shape:
     #: Bits of all rows in Golomb-Rice codes, and of the codes of their lengths by parameter, if
     #: these come into question.
     rice_sizes: npt.NDArray[np.int64] | None = field(default=None, repr=False)
+    #: Bits of all rows in a Huffman code, and tokens that have one, if it comes into question.
+    huffman_sizes: tuple[int, int] | None = field(default=None, repr=False)
 
 
 # The columns of the table, in the order of step_t in steps.h.
@@ -206,6 +213,13 @@ def lay_out(
             row["tokens_at"] = values(step.chunks2, 1)
             row["chunk3_at"] = row["tokens_at"] + step.chunks2
             row["chunk2_at"] = values(*samples(step, m, row["rows"]))
+        elif step.kind == HUFFMAN:
+            n_samples, high = huffman_samples(step, row["rows"])
+            row["buckets"], row["width3"] = step.chunks3, (row["range"] - 1).bit_length()
+            row["tokens_at"] = values(step.chunks2, 1)
+            row["chunk3_at"] = values(huffman_code(step, row["range"]), 1)
+            row["more2_at"], row["more2_ones"] = bits(high, n_samples)
+            row["chunk2_at"] = values(n_samples, step.width2)
         elif step.kind != BITMAP:
             row["tokens_at"] = values(m, step.width)
         if step.kind == DAC and step.width2:
@@ -227,7 +241,7 @@ def lay_out(
         if step.kind == JOINT:
             row["buckets"] = _buckets(shape, step.width)
         tokens(row, step, m)
-        if step.kind in (PACKED, DAC):
+        if step.kind in (PACKED, DAC, HUFFMAN):
             row["rows_at"] = values(n_row_values(step.rows_kind, shape), step.rows_width)
         if 0 < step.inner_rows < m:
             row["inner_at"], row["inner_ones"] = bits(m, step.inner_rows)
@@ -289,6 +303,25 @@ def samples(step: Step, entries: int, rows: int) -> tuple[int, int]:
     return (rows - 1 >> step.rows_width) + 1, entries.bit_length() + step.chunks2.bit_length()
 
 
+def huffman_samples(step: Step, rows: int) -> tuple[int, int]:
+    """Number of samples of rows in a Huffman code, and bits of their high parts."""
+    count = (rows - 1 >> step.width) + 1
+    return count, count + (step.chunks2 >> step.width2) + 1
+
+
+def samples_size(step: Step, shape: Shape) -> float:
+    """Bits in memory of the samples of rows in codes."""
+    if step.kind == RICE:
+        return math.prod(samples(step, shape.entries, shape.rows))
+    count, high = huffman_samples(step, shape.rows)
+    return high * _WITH_DIRECTORY + count * step.width2
+
+
+def huffman_code(step: Step, span: int) -> int:
+    """Bits of the code itself."""
+    return 64 * codes.TABLE_WORDS + step.chunks3 * (span - 1).bit_length()
+
+
 def n_row_values(rows_kind: int, shape: Shape) -> int:
     if rows_kind == ONE:
         return 0
@@ -298,14 +331,16 @@ def n_row_values(rows_kind: int, shape: Shape) -> int:
 def size(step: Step, shape: Shape) -> float:
     """Bits in memory of the tokens and boundaries of a step."""
     if step.kind == RICE:
-        return step.chunks2 + math.prod(samples(step, shape.entries, shape.rows))
+        return step.chunks2 + samples_size(step, shape)
     tree = tree_size(step, shape)
     n_bits = tree[0] if tree else 0
-    n_values = 0 if step.kind == BITMAP else shape.entries * step.width
+    n_values: float = 0 if step.kind == BITMAP else shape.entries * step.width
     if step.kind == DAC and step.width2:
         n_bits += shape.entries + (step.chunks2 if step.width3 else 0)
         n_values += step.chunks2 * step.width2 + step.chunks3 * step.width3
-    if step.kind in (PACKED, DAC):
+    if step.kind == HUFFMAN:
+        n_values = step.chunks2 + huffman_code(step, shape.range) + samples_size(step, shape)
+    if step.kind in (PACKED, DAC, HUFFMAN):
         n_values += n_row_values(step.rows_kind, shape) * step.rows_width
     return n_bits * _WITH_DIRECTORY + n_values
 
@@ -319,17 +354,24 @@ def fault(step: Step, shape: Shape, last: bool) -> str | None:
         return f"{step.inner_rows} of {m} entries have continuations"
     if min(step) < 0 or step.final_keys > step.inner_rows:
         return f"numbers that are too small or too large: {tuple(step)}"
-    if step.kind > RICE or step.rows_kind > OFFSETS:
+    if step.kind > HUFFMAN or step.rows_kind > OFFSETS:
         return f"unknown representation {step.kind}, {step.rows_kind}"
     if step.kind == RICE:
         wrong = step.width >= RICE_PARAMETERS or step.rows_width > MAX_GROUP
         wrong = wrong or step.chunks2 > MAX_BITS or step[6:8] + step[9:] != (0, 0, 0)
         return f"rows of {step.chunks2} bits: {tuple(step)}" if wrong else None
-    if step.width + step.width2 + step.width3 > 32:
+    if step.kind == HUFFMAN:
+        wrong = step.width > MAX_GROUP or step.width2 > 32 or step.width3 != 0
+        wrong = wrong or step.chunks2 > MAX_BITS or step.rows_kind == OFFSETS
+        wrong = wrong or not 1 <= step.chunks3 <= min(shape.range, MAX_CODES)
+        wrong = wrong or m > rows * step.chunks3
+        if wrong:
+            return f"rows of {step.chunks2} bits and {step.chunks3} codes: {tuple(step)}"
+    elif step.width + step.width2 + step.width3 > 32:
         return f"tokens of {step.width}, {step.width2}, {step.width3} bits"
-    if step.kind == PACKED and shape.range > 1 << step.width:
+    elif step.kind == PACKED and shape.range > 1 << step.width:
         return f"tokens of {step.width} bits for a range of {shape.range}"
-    if step.chunks3 > step.chunks2 or step.chunks2 > m:
+    elif step.chunks3 > step.chunks2 or step.chunks2 > m:
         return f"{step.chunks2} and {step.chunks3} further chunks of {m}"
     if step.rows_kind == OFFSETS:
         wrong = step.rows_width not in (32, 64)
@@ -443,9 +485,50 @@ def _rice(shape: Shape) -> Step:
     tokens, *lengths = shape.rice_sizes.tolist()
     bits = tokens + min(lengths)
     step = _step(shape, RICE, lengths.index(min(lengths)))._replace(chunks2=bits)
-    groups = [step._replace(rows_width=width) for width in range(MAX_GROUP + 1)]
-    small = (step for step in groups if size(step, shape) <= (1 + _SAMPLES_SHARE) * bits)
+    return _fewest_samples([with_group(step, shape, g) for g in range(MAX_GROUP + 1)], shape)
+
+
+def _huffman(shape: Shape) -> Step:
+    """A Huffman code, as few rows to a sample as its share allows."""
+    assert shape.huffman_sizes is not None
+    bits, n_codes = shape.huffman_sizes
+    step = _step(shape, HUFFMAN, 0, _rows(shape))._replace(chunks2=bits, chunks3=n_codes)
+    return _fewest_samples([with_group(step, shape, g) for g in range(MAX_GROUP + 1)], shape)
+
+
+def _fewest_samples(groups: Sequence[Step], shape: Shape) -> Step:
+    """The first whose samples do not take more than their share, or the last."""
+    small = (step for step in groups if samples_size(step, shape) <= _SAMPLES_SHARE * step.chunks2)
     return next(small, groups[-1])
+
+
+def group(step: Step) -> int:
+    """The logarithm of how many rows have a sample."""
+    return step.width if step.kind == HUFFMAN else step.rows_width
+
+
+def with_group(step: Step, shape: Shape, width: int) -> Step:
+    """The step with so many rows to a sample."""
+    if step.kind == RICE:
+        return step._replace(rows_width=width)
+    mean = step.chunks2 // ((shape.rows - 1 >> width) + 1)
+    return step._replace(width=width, width2=max(0, mean.bit_length() - 1))
+
+
+def least_label_bits(
+    shape: Shape, lengths: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
+) -> float:
+    """What a step needs if all tokens are drawn alike: token t ``counts[t]`` times.
+
+    The entropy of the lengths and that of the tokens, less the logarithm of how many orders they
+    could come in.
+    """
+    n = np.flatnonzero(lengths)
+    count = lengths[n]
+    tokens = counts[counts > 0]
+    orders = np.array([math.lgamma(k + 1) for k in n.tolist()]) / math.log(2)
+    entropy = float(tokens @ -np.log2(tokens / shape.entries))
+    return entropy - float(count @ (orders + np.log2(count / count.sum())))
 
 
 def least_bits(shape: Shape, lengths: npt.NDArray[np.int64]) -> float:
@@ -461,6 +544,8 @@ def least_bits(shape: Shape, lengths: npt.NDArray[np.int64]) -> float:
     return float(count @ (choices - np.log2(count / count.sum())))
 
 
+#: Representations whose sizes take a pass over the keys.
+MEASURED = "dac", "rice", "huffman"
 NAMES = {
     "bitmap": _bitmap,
     "joint": _joint,
@@ -468,6 +553,7 @@ NAMES = {
     "sparse": _sparse,
     "dac": _dac,
     "rice": _rice,
+    "huffman": _huffman,
 }
 
 
@@ -492,6 +578,8 @@ def describe(step: Step) -> str:
 
 def describe_tokens(step: Step) -> str:
     """Likewise for the tokens alone of a step that keeps them under boundaries."""
+    if step.kind == HUFFMAN:
+        return f"huffman, {step.chunks3} codes, {1 << step.width} rows a sample"
     if step.kind != DAC:
         return f"packed, {step.width} bits"
     chunks = [str(w) for w in (step.width, step.width2, step.width3) if w]

@@ -19,8 +19,8 @@ from succinct.bits.bitvector import count_blocks, directory
 from succinct.bits.lanes import BitLanes
 from succinct.maps import layout as layouts
 from succinct.maps import suffixes
-from succinct.maps.layout import BITMAP, COLUMN, DAC, JOINT, PACKED, RICE, Shape, Step
-from succinct.maps.plan import Plan, fill_rows, measure_rows
+from succinct.maps.layout import BITMAP, COLUMN, DAC, HUFFMAN, JOINT, PACKED, RICE, Shape, Step
+from succinct.maps.plan import Plan
 from succinct.trie import _levels
 from succinct.trie.passes import Passes
 
@@ -95,14 +95,11 @@ class Pieces:
         plan, passes = self.plan, self.passes
         parts, n_steps = passes.entries.shape
         self._chunks = plan.codes.chunks(plan.steps, passes)
-        self._rice: dict[int, _Numbers] = {}
+        self._rows = plan.rows.sizes(passes)
         last = np.full((parts, n_steps), -1, np.int64)
         passes.each(_levels.last_tokens, of_parts=[last])
         ends = np.zeros((parts, n_steps, len(_SECTIONS)), np.int64)
         for i, (step, shape) in enumerate(zip(plan.steps, plan.shapes, strict=True)):
-            if step.kind == RICE:
-                sizes = measure_rows(passes, i, shape)
-                self._rice[i] = sizes[:, 0] + sizes[:, 1 + step.width]
             known = np.maximum.accumulate(np.where(last[:, i] < 0, 0, np.arange(parts)))
             ends[:, i] = self._ends(i, step, shape, last[known, i] - shape.low)
             ends[-1, i] = _lengths(step, shape)
@@ -125,7 +122,7 @@ class Pieces:
         elif step.kind == JOINT:
             buckets = self.plan.place.table[i, COLUMN["buckets"]]
             found["tree_at"] = 1 + entries + row * buckets + (last >> step.width)
-        elif step.kind in (PACKED, DAC):
+        elif step.kind in (PACKED, DAC, HUFFMAN):
             if step.rows_kind == layouts.STARTS:
                 found["tree_at"] = (entries - rows >> width) + rows
                 found["rows_at"] = rows * width
@@ -144,8 +141,13 @@ class Pieces:
         if step.kind == RICE:
             row_of_table = self.plan.place.table[i]
             width = row_of_table[COLUMN["width2"]] + row_of_table[COLUMN["width3"]]
-            found["tokens_at"] = np.cumsum(self._rice[i])
+            found["tokens_at"] = np.cumsum(self._rows[i])
             found["chunk2_at"] = -(-rows >> step.rows_width) * width
+        if step.kind == HUFFMAN:
+            found["tokens_at"] = bits = np.cumsum(self._rows[i])
+            samples = -(-rows >> step.width)
+            found["more2_at"] = (bits >> step.width2) + samples
+            found["chunk2_at"] = samples * step.width2
         if 0 < step.inner_rows < shape.entries:
             found["inner_at"] = entries
         if 0 < step.final_keys < step.inner_rows:
@@ -165,6 +167,10 @@ class Pieces:
     def __iter__(self) -> Iterator[Callable[[_Words], list[Run]]]:
         """What to fill one buffer after another with; to be called in order."""
         yield self._put_ends
+        for at, words in self.plan.rows.codes(self.plan.place.table):
+            for start in range(0, len(words), self.capacity):
+                part = words[start : start + self.capacity]
+                yield partial(self._put_code, at // 64 + start, part)
         begin, parts = 0, len(self.passes.parts)
         while begin < parts:
             end = begin + 1
@@ -188,6 +194,11 @@ class Pieces:
         ]
         return [run for run in runs if run.begin < run.end]
 
+    def _put_code(self, at: int, words: _Words, buffer: _Words) -> list[Run]:
+        """Some words of a code, which lies by itself."""
+        buffer[: len(words)] = words
+        return [Run("values", at, 0, len(words))]
+
     def _fill(self, group: range, buffer: _Words) -> list[Run]:
         """What some parts have of all steps."""
         plan = self.plan
@@ -198,8 +209,7 @@ class Pieces:
         table[:, columns] += 64 * (places - firsts)
         buffer[: counts.sum()] = 0
         self.passes.fill_steps(table, buffer, buffer, plan.codes.of_token, self._chunks, group)
-        for i, bits in self._rice.items():
-            fill_rows(self.passes, i, table, buffer, bits, group)
+        plan.rows.fill(self.passes, self._rows, table, buffer, buffer, group)
         runs = []
         for i, k in zip(*np.nonzero(counts), strict=True):
             array = "bits" if k < _IN_BITS else "values"
@@ -231,7 +241,7 @@ def _lengths(step: Step, shape: Shape) -> list[int]:
     found = dict.fromkeys(_SECTIONS, 0)
     m = shape.entries
     found["tree_at"] = (layouts.tree_size(step, shape) or (0, 0))[0]
-    if step.kind in (PACKED, DAC):
+    if step.kind in (PACKED, DAC, HUFFMAN):
         found["rows_at"] = layouts.n_row_values(step.rows_kind, shape) * step.rows_width
     if step.kind in (JOINT, PACKED, DAC):
         found["tokens_at"] = m * step.width
@@ -242,6 +252,9 @@ def _lengths(step: Step, shape: Shape) -> list[int]:
     if step.kind == RICE:
         found["tokens_at"] = step.chunks2
         found["chunk2_at"] = math.prod(layouts.samples(step, m, shape.rows))
+    if step.kind == HUFFMAN:
+        n_samples, found["more2_at"] = layouts.huffman_samples(step, shape.rows)
+        found["tokens_at"], found["chunk2_at"] = step.chunks2, n_samples * step.width2
     if 0 < step.inner_rows < m:
         found["inner_at"] = m
     if 0 < step.final_keys < step.inner_rows:

@@ -7,18 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from succinct.maps import _rice, suffixes
 from succinct.maps import layout as layouts
+from succinct.maps import suffixes
 from succinct.maps.layout import Shape, Step
+from succinct.maps.rows import Rows
 from succinct.maps.suffixes import Tails
 from succinct.trie.passes import Passes, by_frequency
 
 #: Larger tokens get no codes: their ranks are found in a table.
 MAX_CODED = 2**26
-
-#: Steps get Golomb-Rice codes, which are smaller and slower than all else, if without them the
-#: index is larger by this factor than what `layouts.least_bits` says.
-_TOO_LARGE = 1.1
 
 _Words = npt.NDArray[np.uint64]
 
@@ -40,7 +37,7 @@ class Plan:
         inner = prefixes[1:] - passes.n_keys + passes.inner
         shapes = layouts.shapes(prefixes, passes.low, passes.high, inner, passes.inner)
         steps = [
-            layouts.choose("small" if name in ("dac", "rice") else name, shape)
+            layouts.choose("small" if name in layouts.MEASURED else name, shape)
             for name, shape in zip(wanted, shapes, strict=True)
         ]
         links: list[tuple[Step, Shape]] = []
@@ -55,7 +52,7 @@ class Plan:
         coded = self.codes.improve(wanted, shapes, steps)
         vocab = (len(self.codes.tokens), self.codes.width) if coded else (0, 0)
         n = len(passes.low)
-        self.rows = _Rows(passes, wanted[:n], shapes[:n], steps)
+        self.rows = Rows(passes, wanted[:n], shapes[:n], steps)
         stored = [*zip(steps[n:], shapes[n:], strict=True), *links]
         self.steps, self.tail_steps = steps[:n], [step for step, _ in stored]
         self.shapes = shapes[:n]
@@ -73,8 +70,9 @@ class Plan:
         del codes.tokens
         chunks = codes.chunks(self.steps, self.passes)
         self.passes.fill_steps(place.table, bits, values, codes.of_token, chunks)
-        for i, sizes in self.rows.bits(self.steps).items():
-            fill_rows(self.passes, i, place.table, values, sizes)
+        for at, words in self.rows.codes(place.table):
+            values[at // 64 : at // 64 + len(words)] = words
+        self.rows.fill(self.passes, self.rows.sizes(self.passes), place.table, bits, values)
 
 
 class _Codes:
@@ -148,94 +146,3 @@ class _Codes:
                     for k, width in enumerate((step.width, step.width + step.width2)):
                         chunks[:, i, k] = lengths[:, i, width + 1 :].sum(axis=1)
         return chunks
-
-
-class _Rows:
-    """Whole rows in Golomb-Rice codes, for the steps that must have them or are far too large
-    without; it puts these into `steps`."""
-
-    def __init__(
-        self,
-        passes: Passes,
-        wanted: Sequence[str],
-        shapes: Sequence[Shape],
-        steps: list[Step],
-    ) -> None:
-        self.passes = passes
-        self.sizes: dict[int, npt.NDArray[np.int64]] = {}  # of the rows of each part
-        coded = {
-            i: self._measure(i, shape) for i, shape in enumerate(shapes) if wanted[i] == "rice"
-        }
-        least = now = sum(map(layouts.size, steps, shapes))
-        found = {}
-        for i, shape in enumerate(shapes):
-            # What is counted must not take more memory than what is built, nor must it take long to
-            # find that there is nothing to gain.
-            if (
-                wanted[i] == "small"
-                and 16 * shape.range <= shape.entries
-                and shape.rows < shape.entries < shape.rows * shape.range
-                and layouts.size(steps[i], shape) > now / 64
-            ):
-                lengths = np.zeros((len(passes.parts), shape.range + 1), np.int64)
-                found[i] = self._measure(i, shape, lengths)
-                least -= layouts.size(steps[i], shape)
-                least += layouts.least_bits(shape, lengths.sum(axis=0))
-        gains = {
-            i: layouts.size(steps[i], shapes[i]) - layouts.size(found[i], shapes[i]) for i in found
-        }
-        for i in sorted(found, key=lambda i: -gains[i]):
-            if now > _TOO_LARGE * least and gains[i] > 0:
-                now -= gains[i]
-                coded[i] = found[i]
-        # What room is left goes into samples, which make steps faster.
-        chosen = found.keys() & coded.keys()
-        while chosen:
-            i = max(chosen, key=lambda i: coded[i].rows_width)
-            denser = coded[i]._replace(rows_width=max(0, coded[i].rows_width - 1))
-            now += layouts.size(denser, shapes[i]) - layouts.size(coded[i], shapes[i])
-            if now > _TOO_LARGE * least or denser == coded[i]:
-                break
-            coded[i] = denser
-        for i, step in coded.items():
-            steps[i] = step
-
-    def _measure(self, i: int, shape: Shape, lengths: npt.NDArray[np.int64] | None = None) -> Step:
-        self.sizes[i] = sizes = measure_rows(self.passes, i, shape, lengths)
-        shape.rice_sizes = sizes.sum(axis=0)
-        return layouts.choose("rice", shape)
-
-    def bits(self, steps: Sequence[Step]) -> dict[int, layouts.Table]:
-        """Bits of the rows of each part, for the steps that have them."""
-        return {
-            i: self.sizes[i][:, 0] + self.sizes[i][:, 1 + step.width]
-            for i, step in enumerate(steps)
-            if step.kind == layouts.RICE
-        }
-
-
-def measure_rows(
-    passes: Passes, i: int, shape: Shape, lengths: layouts.Table | None = None
-) -> layouts.Table:
-    """Bits of the tokens of the rows of step i in Golomb-Rice codes and, for each parameter, of
-    their lengths: int64 [parts, 1 + RICE_PARAMETERS]; rows of each length go to `lengths`."""
-    parts = len(passes.parts)
-    sizes = np.zeros((parts, 1 + layouts.RICE_PARAMETERS), np.int64)
-    if lengths is None:
-        lengths = np.empty((parts, 0), np.int64)
-    passes.each(_rice.measure, i, shape.low, shape.range, of_parts=[lengths, sizes])
-    return sizes
-
-
-def fill_rows(
-    passes: Passes,
-    i: int,
-    table: layouts.Table,
-    values: _Words,
-    bits: layouts.Table,
-    among: range | None = None,
-) -> None:
-    """Write the rows of step i, which have so many bits in each part, into zeroed words."""
-    counts = passes.entries[:, i], passes.rows[:, i], bits
-    before = [np.cumsum(count) - count for count in counts]
-    passes.each(_rice.fill, i, table[i], values, of_parts=before, among=among)

@@ -15,6 +15,7 @@ from succinct.bits import BitVector
 from succinct.format import Parts, StrPath
 from succinct.index import Index, Numbers, Tokens, load
 from succinct.keys import KeyTable
+from succinct.maps import code as codes
 from succinct.maps import lanes, suffixes
 from succinct.maps import layout as layouts
 from succinct.maps._steps import StepsCore
@@ -24,7 +25,9 @@ from succinct.maps.plan import Plan
 from succinct.trie.passes import Passes
 
 Tail = bool | Literal["auto"]
-Representation = Literal["small", "fast", "bitmap", "joint", "packed", "sparse", "dac", "rice"]
+Representation = Literal[
+    "small", "fast", "bitmap", "joint", "packed", "sparse", "dac", "rice", "huffman"
+]
 
 _TAIL_FACTS = ("n_tails", "n_nodes", "nbytes_folded", "nbytes_plain")
 
@@ -51,6 +54,10 @@ class StepMap(Index):
       DOI 10.1109/TCOM.1971.1090789) with a parameter that follows from the length of the row; for
       levels where some rows are nearly full and others nearly empty. Rows are read from their
       beginning, so steps take longer.
+    - ``huffman``: the tokens of each row as a set in a Huffman code of the step, under the
+      boundaries of ``packed``; for levels where some tokens are far more frequent than others. Rows
+      are read from the last that has a sample on, so steps take longer still. Tokens must lie in a
+      range of 65,536.
 
     With `tail`, what lies behind the last branching of a key is a link into the trie of all such
     ends, reversed: the next token is the label of a node, the next place its parent, so that ends
@@ -104,9 +111,10 @@ class StepMap(Index):
         keys : KeyTable
             At least one key.
         layout : str or sequence of str
-            "small" takes the smallest representation of every step, but "rice", which is slower
-            than all others, only while the index is more than a tenth larger than the entropy of
-            how many tokens follow each prefix, and of which. "fast" takes bitmaps where they are
+            "small" takes the smallest representation of every step, but "rice" and, where that is
+            not enough, "huffman", which are slower than all others, only while the index is more
+            than a tenth larger than the entropy of how many tokens follow each prefix, and of
+            which. "fast" takes bitmaps where they are
             not much larger than plain tokens of 16 or 32 bits, and these elsewhere. The name of a
             representation takes it at every step; a sequence says it for each step.
         tail : bool or "auto"
@@ -122,8 +130,9 @@ class StepMap(Index):
         Raises
         ------
         ValueError
-            If there is no key, a name is unknown, there are not as many names as steps,
-            `num_threads` is below 1, or an index would be too large to be addressed.
+            If there is no key, a name is unknown, there are not as many names as steps, the tokens
+            of a step cannot have the codes that are asked for, `num_threads` is below 1, or an
+            index would be too large to be addressed.
         TypeError
             If `keys` is no KeyTable.
         OSError
@@ -132,7 +141,8 @@ class StepMap(Index):
         Notes
         -----
         One pass over the keys to count and one to fill, O(tokens); two more where direct-access
-        codes come into question. Memory is that of the index, or with `path` that of the rank and
+        codes come into question, and one for each step with Golomb-Rice codes, two with a Huffman
+        code. Memory is that of the index, or with `path` that of the rank and
         select directory of its bit-vectors.
         Tails are sorted in parts, which takes about five bytes for each until all are written.
 
@@ -322,6 +332,13 @@ class StepMap(Index):
         if place.n_keys != n_keys:
             raise parts.error(f"the steps have {place.n_keys} keys, not as many as the file says")
         values = parts.array("values", np.uint64, place.n_words)
+        for i, (step, row) in enumerate(zip(steps, place.table, strict=True)):
+            if step.kind == layouts.HUFFMAN:
+                columns = [layouts.COLUMN[name] for name in ("chunk3_at", "width3", "range")]
+                at, width, span = row[columns].tolist()
+                wrong = codes.fault(values, at, step.chunks3, width, span)
+                if wrong:
+                    raise parts.error(f"step {i}: {wrong}")
         facts = parts.numbers("tails", _TAIL_FACTS)
         return cls._of(steps, [step for step, _ in tails], place, bits, values, levels, facts)
 
@@ -352,6 +369,8 @@ def _params(place: Layout, facts: dict[str, Any] | None) -> dict[str, Any]:
 
 def _version(steps: Sequence[Step], tails: Sequence[Step]) -> int:
     """The oldest format version that has what is in an index."""
+    if any(step.kind == layouts.HUFFMAN for step in steps):
+        return 4
     if any(step.kind == layouts.RICE for step in steps):
         return 3
     return 2 if tails else 1

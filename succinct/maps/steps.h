@@ -15,7 +15,8 @@
  *   DAC      ranks of tokens by frequency, in chunks of width, width2 and width3 bits; a flag with
  *            every chunk but the last says whether another one follows
  *   RICE     gaps between tokens, row after row, with boundaries of their own (rice.h)
- * Boundaries of the rows of PACKED and DAC:
+ *   HUFFMAN  whole rows in a Huffman code, row after row (huffman.h)
+ * Boundaries of the rows of PACKED, DAC and HUFFMAN:
  *   ONE      every row has one entry
  *   STARTS   Elias-Fano code of (first entry - row) for every row and the end; with no low bits
  *            that is a one for every first entry and a zero for every other
@@ -29,9 +30,10 @@
 #define SUCCINCT_STEPS_H
 
 #include "succinct/bits/marks.h"
+#include "succinct/maps/huffman.h"
 #include "succinct/maps/rice.h"
 
-enum { BITMAP, JOINT, PACKED, DAC, RICE };
+enum { BITMAP, JOINT, PACKED, DAC, RICE, HUFFMAN };
 enum { ONE, STARTS, EXTRAS, OFFSETS };
 
 #define DEAD UINT64_MAX
@@ -41,7 +43,7 @@ enum { ONE, STARTS, EXTRAS, OFFSETS };
 typedef struct {
     uint64_t entries, start, rows, low, range;         /* start: the state of entry 0 */
     uint64_t kind, width, buckets, tokens_at;          /* buckets a row; bit address in values */
-    uint64_t width2, width3, chunk2_at, chunk3_at;     /* DAC; RICE: rice.h */
+    uint64_t width2, width3, chunk2_at, chunk3_at;     /* DAC; see rice.h, huffman.h */
     uint64_t more2_at, more2_ones, more3_at, more3_ones;
     uint64_t rows_kind, rows_width, rows_at;
     uint64_t tree_at, tree_ones;                       /* place in bits, ones before it */
@@ -149,7 +151,7 @@ INLINE uint64_t steps_mark(const steps_t *t, const step_t *s, uint64_t k, int ze
     return marks_select(&t->bits, t->marks + (s - t->step), k, zeros, next, select1, select0, drop);
 }
 
-/* Entries [*first, result) are those of row p; by the boundaries of PACKED and DAC. */
+/* Entries [*first, result) are those of row p; by the boundaries under tokens. */
 INLINE uint64_t steps_bounds(const steps_t *t, const step_t *s, uint64_t p, uint64_t *first,
                              QUERIES) {
     uint64_t begin, end, at, next, width = s->rows_width, mask = (1ull << width) - 1;
@@ -235,6 +237,83 @@ INLINE uint64_t steps_entries(const steps_t *t, const step_t *s, uint64_t p, uin
     return steps_bounds(t, s, p, first, Q);
 }
 
+/* ---- rows of HUFFMAN ------------------------------------------------------------------------- */
+
+/* Rows one after another, by the boundaries under tokens. */
+typedef struct {
+    uint64_t p, first; /* the row, and its first entry */
+    uint64_t at;       /* place in the tree: STARTS of the one of p, EXTRAS of its first extra */
+} rows_t;
+
+INLINE rows_t rows_open(const steps_t *t, const step_t *s, uint64_t p, QUERIES) {
+    rows_t rows = {p, p, 0};
+    uint64_t width = s->rows_width, bucket = p >> width, next, extra, limit;
+    UNUSED_Q;
+    if (s->rows_kind == STARTS) {
+        rows.at = steps_mark(t, s, p, 0, &next, Q);
+        extra = rows.at - s->tree_at - p;
+        if (width) extra = extra << width | values_get(t->values, s->rows_at + p * width, width);
+        rows.first = p + extra;
+    } else if (s->rows_kind == EXTRAS) {
+        rows.at = steps_mark(t, s, bucket, 1, &next, Q) + 1;
+        extra = rows.at - s->tree_at - bucket - 1;
+        limit = extra + next - rows.at;
+        rows.at -= extra;
+        extra = equal(t->values, s->rows_at, width, extra, limit, p & ((1ull << width) - 1), &limit);
+        rows.at += extra;
+        rows.first = p + extra;
+    }
+    if (rows.first > s->entries) rows.first = s->entries;
+    return rows;
+}
+
+/* Go on with the next row; returns how many entries the last one has. */
+INLINE uint64_t rows_next(const steps_t *t, const step_t *s, rows_t *rows) {
+    uint64_t width = s->rows_width, mask = (1ull << width) - 1, p = rows->p++, first = rows->first;
+    uint64_t end = p + 1, extra;
+    if (s->rows_kind == STARTS) {
+        rows->at = bits_next_one(&t->bits, rows->at + 1);
+        extra = rows->at - s->tree_at - end;
+        if (width) extra = extra << width | values_get(t->values, s->rows_at + end * width, width);
+        end += extra;
+    } else if (s->rows_kind == EXTRAS) {
+        extra = rows->at - s->tree_at - (p >> width) - 1;
+        while (bits_get(&t->bits, rows->at) &&
+               values_get(t->values, s->rows_at + extra * width, width) == (p & mask))
+            rows->at++, extra++;
+        end += extra;
+        if ((p & mask) == mask) rows->at = bits_next_zero(&t->bits, rows->at) + 1;
+    }
+    if (end > s->entries) end = s->entries;
+    if (end < first) end = first; /* only in a damaged file, as above */
+    rows->first = end;
+    return end - first;
+}
+
+/* Begin with the tokens of row p, from the first row of its group on.  Entries [*first, result) are
+ * those of the row. */
+INLINE uint64_t huffman_seek(const steps_t *t, const step_t *s, uint64_t p, uint64_t *first,
+                             huffman_t *h, QUERIES) {
+    uint64_t group = p >> s->width, place = select1(&t->bits, s->more2_ones + group);
+    rows_t rows = rows_open(t, s, group << s->width, Q);
+    place = (place - s->more2_at - group) << s->width2 |
+            values_get(t->values, s->chunk2_at + group * s->width2, s->width2);
+    h->values = t->values;
+    h->code = (const uint32_t *)(t->values + (s->chunk3_at >> 6));
+    h->end = s->chunk3_at, h->count = s->buckets, h->width = s->width3;
+    h->at = s->tokens_at + place, h->window = h->have = 0;
+    while (rows.p < p) huffman_read(h, rows_next(t, s, &rows), huffman_visit_none, NULL);
+    *first = rows.first;
+    return rows.first + rows_next(t, s, &rows);
+}
+
+/* Token k of those of row p, in ascending order. */
+INLINE uint64_t huffman_nth(const steps_t *t, const step_t *s, uint64_t p, uint64_t e, QUERIES) {
+    huffman_t h;
+    uint64_t first, end = huffman_seek(t, s, p, &first, &h, Q);
+    return s->low + (first <= e && e < end ? huffman_select(&h, end - first, e - first) : 0);
+}
+
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
 INLINE uint64_t steps_code(const steps_t *t, const step_t *s, uint64_t e, bits_query_t rank1) {
@@ -271,6 +350,7 @@ INLINE uint64_t steps_token(const steps_t *t, const step_t *s, uint64_t p, uint6
     if (s->kind == PACKED)
         return s->low + values_get(t->values, s->tokens_at + e * s->width, s->width);
     if (s->kind == DAC) return steps_dac(t, s, e, rank1);
+    if (s->kind == HUFFMAN) return huffman_nth(t, s, p, e, Q);
     if (s->kind == RICE) {
         if (*at == NOWHERE) {
             rice_seek(t, s, &p, NOWHERE, at, &reader->rice);
@@ -308,6 +388,14 @@ INLINE uint64_t steps_narrow(const steps_t *t, const step_t *s, uint64_t p, uint
         *first += below;
         return *first + 1;
     }
+    if (s->kind == HUFFMAN) {
+        huffman_t row;
+        huffman_search_t search = {z, 0, 0};
+        uint64_t end = huffman_seek(t, s, p, first, &row, Q);
+        huffman_read(&row, end - *first, huffman_visit_search, &search);
+        *first += search.below;
+        return search.found && *first < end ? *first + 1 : *first;
+    }
     return steps_bounds(t, s, p, first, Q);
 }
 
@@ -315,7 +403,7 @@ INLINE uint64_t steps_narrow(const steps_t *t, const step_t *s, uint64_t p, uint
 INLINE uint64_t steps_pick(const steps_t *t, const step_t *s, uint64_t first, uint64_t end,
                            uint64_t token, QUERIES) {
     UNUSED_Q;
-    if (s->kind == RICE) return first < end ? first : NOWHERE;
+    if (s->kind >= RICE) return first < end ? first : NOWHERE;
     if (s->kind == BITMAP)
         return first < end && bits_get(&t->bits, first) ? rank1(&t->bits, first) - s->tree_ones : NOWHERE;
     if (s->kind == DAC) {
@@ -389,38 +477,9 @@ INLINE uint64_t steps_balance(const steps_t *t, const step_t *s, uint64_t e, uin
     return at;
 }
 
-/* The row of entry e, and its token.  The reverse of steps_child. */
-INLINE uint64_t steps_parent(const steps_t *t, const step_t *s, uint64_t e, uint64_t *token,
-                             QUERIES) {
+/* The row of entry e, by the boundaries under tokens. */
+INLINE uint64_t steps_row_of(const steps_t *t, const step_t *s, uint64_t e, QUERIES) {
     uint64_t p, at, low, high;
-    reader_t reader = {.at = NOWHERE};
-    if (s->kind == RICE) { /* the last group that begins at e or before, then its rows */
-        uint64_t first;
-        for (low = 0, high = (s->rows - 1) >> s->rows_width; low < high;) {
-            uint64_t mid = (low + high + 1) >> 1;
-            rice_sample(t, s, mid, &first);
-            if (first <= e) low = mid; else high = mid - 1;
-        }
-        p = low << s->rows_width;
-        rice_seek(t, s, &p, e, &first, &reader.rice);
-        for (; first < e; first++) rice_token(&reader.rice);
-        *token = s->low + rice_token(&reader.rice);
-        return p;
-    }
-    if (s->kind == BITMAP) {
-        at = select1(&t->bits, s->tree_ones + e) - s->tree_at;
-        *token = s->low + at % s->range;
-        return at / s->range;
-    }
-    if (s->kind == JOINT) {
-        uint64_t bucket = select1(&t->bits, s->tree_ones + e) - s->tree_at - e;
-        if (bucket) bucket--; /* 0 only where a damaged file begins with a one */
-        *token = s->low + ((bucket % s->buckets) << s->width |
-                           values_get(t->values, s->tokens_at + e * s->width, s->width));
-        p = bucket / s->buckets;
-        return p < s->rows ? p : s->rows - 1;
-    }
-    *token = steps_token(t, s, 0, e, &reader, Q);
     if (s->rows_kind == ONE) return e;
     if (s->rows_kind == STARTS && s->rows_width == 0) {
         p = rank1(&t->bits, s->tree_at + e + 1) - s->tree_ones;
@@ -457,6 +516,46 @@ INLINE uint64_t steps_parent(const steps_t *t, const step_t *s, uint64_t e, uint
         if (first <= e) low = mid; else high = mid - 1;
     }
     return low;
+}
+
+/* The row of entry e, and its token.  The reverse of steps_child. */
+INLINE uint64_t steps_parent(const steps_t *t, const step_t *s, uint64_t e, uint64_t *token,
+                             QUERIES) {
+    uint64_t p, at, low, high;
+    reader_t reader = {.at = NOWHERE};
+    if (s->kind == RICE) { /* the last group that begins at e or before, then its rows */
+        uint64_t first;
+        for (low = 0, high = (s->rows - 1) >> s->rows_width; low < high;) {
+            uint64_t mid = (low + high + 1) >> 1;
+            rice_sample(t, s, mid, &first);
+            if (first <= e) low = mid; else high = mid - 1;
+        }
+        p = low << s->rows_width;
+        rice_seek(t, s, &p, e, &first, &reader.rice);
+        for (; first < e; first++) rice_token(&reader.rice);
+        *token = s->low + rice_token(&reader.rice);
+        return p;
+    }
+    if (s->kind == BITMAP) {
+        at = select1(&t->bits, s->tree_ones + e) - s->tree_at;
+        *token = s->low + at % s->range;
+        return at / s->range;
+    }
+    if (s->kind == JOINT) {
+        uint64_t bucket = select1(&t->bits, s->tree_ones + e) - s->tree_at - e;
+        if (bucket) bucket--; /* 0 only where a damaged file begins with a one */
+        *token = s->low + ((bucket % s->buckets) << s->width |
+                           values_get(t->values, s->tokens_at + e * s->width, s->width));
+        p = bucket / s->buckets;
+        return p < s->rows ? p : s->rows - 1;
+    }
+    if (s->kind == HUFFMAN) {
+        p = steps_row_of(t, s, e, Q);
+        *token = huffman_nth(t, s, p, e, Q);
+        return p;
+    }
+    *token = steps_token(t, s, 0, e, &reader, Q);
+    return steps_row_of(t, s, e, Q);
 }
 
 /* ---- marks ----------------------------------------------------------------------------------- */
@@ -579,73 +678,5 @@ typedef struct {
 
 /* The kernels of an instruction set by its level in isa_names. */
 const steps_kernels_t *steps_kernels_for(int level);
-
-/* ---- building -------------------------------------------------------------------------------- */
-
-INLINE void bits_set(uint64_t *bits, uint64_t i) { bits[i >> 6] |= 1ull << (i & 63); }
-
-/* Or `value` into integers that are still zero there. */
-INLINE void values_put(uint64_t *values, uint64_t at, uint64_t width, uint64_t value) {
-    uint64_t shift = at & 63;
-    if (width == 0) return;
-    values[at >> 6] |= value << shift;
-    if (shift + width > 64) values[(at >> 6) + 1] |= value >> (64 - shift);
-}
-
-/* Write that row p begins with entry e; row `rows` is the end. */
-INLINE void steps_put_row(const step_t *s, uint64_t *bits, uint64_t *values, uint64_t p,
-                          uint64_t e) {
-    uint64_t width = s->rows_width, value = e - p;
-    if (s->kind < PACKED || s->kind == RICE) return;
-    if (s->rows_kind == STARTS) {
-        bits_set(bits, s->tree_at + (value >> width) + p);
-        values_put(values, s->rows_at + p * width, width, value & ((1ull << width) - 1));
-    } else if (s->rows_kind == OFFSETS) {
-        values_put(values, s->rows_at + p * width, width, e);
-    }
-}
-
-/* Write entry e, of row p.  `code` is the rank of the token by frequency, for DAC, and more[0..1]
- * count its second and third chunks. */
-INLINE void steps_put(const step_t *s, uint64_t *bits, uint64_t *values, uint64_t p, uint64_t e,
-                      int first, uint64_t token, uint64_t code, uint64_t *more) {
-    uint64_t width = s->width, z = token - s->low;
-    if (s->kind == RICE) return;
-    if (s->kind == BITMAP) {
-        bits_set(bits, s->tree_at + p * s->range + z);
-        return;
-    }
-    if (s->kind == JOINT) {
-        bits_set(bits, s->tree_at + 1 + e + p * s->buckets + (z >> width));
-        values_put(values, s->tokens_at + e * width, width, z & ((1ull << width) - 1));
-        return;
-    }
-    if (s->kind == PACKED) {
-        values_put(values, s->tokens_at + e * width, width, z);
-    } else {
-        values_put(values, s->tokens_at + e * width, width, code & ((1ull << width) - 1));
-        code >>= width;
-        if (code) {
-            bits_set(bits, s->more2_at + e);
-            values_put(values, s->chunk2_at + more[0] * s->width2, s->width2,
-                       code & ((1ull << s->width2) - 1));
-            code >>= s->width2;
-            if (code) {
-                bits_set(bits, s->more3_at + more[0]);
-                values_put(values, s->chunk3_at + more[1] * s->width3, s->width3, code);
-                more[1]++;
-            }
-            more[0]++;
-        }
-    }
-    if (first) {
-        steps_put_row(s, bits, values, p, e);
-    } else if (s->rows_kind == EXTRAS) {
-        uint64_t i = e - p - 1;
-        bits_set(bits, s->tree_at + 1 + i + (p >> s->rows_width));
-        values_put(values, s->rows_at + i * s->rows_width, s->rows_width,
-                   p & ((1ull << s->rows_width) - 1));
-    }
-}
 
 #endif

@@ -1,9 +1,80 @@
-/* Writing the steps of a StepMap, many entries of a step at a time. */
+/* Writing the steps of a StepMap: one entry after another, or many of a step at a time.  What is
+ * coded by whole rows, RICE and the tokens of HUFFMAN, is not written here (_rows.pyx). */
 #ifndef SUCCINCT_STEPS_BUILD_H
 #define SUCCINCT_STEPS_BUILD_H
 
 #include "succinct/bits/stream.h"
 #include "succinct/maps/steps.h"
+
+/* ---- one by one ----------------------------------------------------------------------------- */
+
+INLINE void bits_set(uint64_t *bits, uint64_t i) { bits[i >> 6] |= 1ull << (i & 63); }
+
+/* Or `value` into integers that are still zero there. */
+INLINE void values_put(uint64_t *values, uint64_t at, uint64_t width, uint64_t value) {
+    uint64_t shift = at & 63;
+    if (width == 0) return;
+    values[at >> 6] |= value << shift;
+    if (shift + width > 64) values[(at >> 6) + 1] |= value >> (64 - shift);
+}
+
+/* Write that row p begins with entry e; row `rows` is the end. */
+INLINE void steps_put_row(const step_t *s, uint64_t *bits, uint64_t *values, uint64_t p,
+                          uint64_t e) {
+    uint64_t width = s->rows_width, value = e - p;
+    if (s->kind < PACKED || s->kind == RICE) return;
+    if (s->rows_kind == STARTS) {
+        bits_set(bits, s->tree_at + (value >> width) + p);
+        values_put(values, s->rows_at + p * width, width, value & ((1ull << width) - 1));
+    } else if (s->rows_kind == OFFSETS) {
+        values_put(values, s->rows_at + p * width, width, e);
+    }
+}
+
+/* Write entry e, of row p.  `code` is the rank of the token by frequency, for DAC, and more[0..1]
+ * count its second and third chunks. */
+INLINE void steps_put(const step_t *s, uint64_t *bits, uint64_t *values, uint64_t p, uint64_t e,
+                      int first, uint64_t token, uint64_t code, uint64_t *more) {
+    uint64_t width = s->width, z = token - s->low;
+    if (s->kind == RICE) return;
+    if (s->kind == BITMAP) {
+        bits_set(bits, s->tree_at + p * s->range + z);
+        return;
+    }
+    if (s->kind == JOINT) {
+        bits_set(bits, s->tree_at + 1 + e + p * s->buckets + (z >> width));
+        values_put(values, s->tokens_at + e * width, width, z & ((1ull << width) - 1));
+        return;
+    }
+    if (s->kind == PACKED) {
+        values_put(values, s->tokens_at + e * width, width, z);
+    } else if (s->kind == DAC) {
+        values_put(values, s->tokens_at + e * width, width, code & ((1ull << width) - 1));
+        code >>= width;
+        if (code) {
+            bits_set(bits, s->more2_at + e);
+            values_put(values, s->chunk2_at + more[0] * s->width2, s->width2,
+                       code & ((1ull << s->width2) - 1));
+            code >>= s->width2;
+            if (code) {
+                bits_set(bits, s->more3_at + more[0]);
+                values_put(values, s->chunk3_at + more[1] * s->width3, s->width3, code);
+                more[1]++;
+            }
+            more[0]++;
+        }
+    }
+    if (first) {
+        steps_put_row(s, bits, values, p, e);
+    } else if (s->rows_kind == EXTRAS) {
+        uint64_t i = e - p - 1;
+        bits_set(bits, s->tree_at + 1 + i + (p >> s->rows_width));
+        values_put(values, s->rows_at + i * s->rows_width, s->rows_width,
+                   p & ((1ull << s->rows_width) - 1));
+    }
+}
+
+/* ---- many at a time -------------------------------------------------------------------------- */
 
 /* An entry on its way into a step: its token and, above, what it is. */
 #define FIRST (1ull << 32) /* the first continuation of its prefix */
@@ -91,7 +162,7 @@ INLINE void steps_write_codes(const step_t *s, steps_part_t *part, uint64_t *bit
     }
 }
 
-/* Boundaries of PACKED and DAC. */
+/* Boundaries under tokens. */
 INLINE void steps_write_rows(const step_t *s, steps_part_t *part, uint64_t *bits,
                              uint64_t *values, const uint64_t *entries, uint64_t n) {
     stream_t tree = part->tree, low = part->row_values;
@@ -160,9 +231,9 @@ static inline void steps_write(const step_t *s, steps_part_t *part, uint64_t *bi
                                uint64_t n) {
     if (s->kind < PACKED) {
         steps_write_trees(s, part, bits, values, entries, n);
-    } else if (s->kind != RICE) { /* that is written by whole rows (rice_write) */
+    } else if (s->kind != RICE) {
+        if (s->kind == PACKED) steps_write_tokens(s, part, values, entries, n);
         if (s->kind == DAC) steps_write_codes(s, part, bits, values, codes, entries, n);
-        else steps_write_tokens(s, part, values, entries, n);
         steps_write_rows(s, part, bits, values, entries, n);
     }
     steps_write_flags(s, part, bits, entries, n);

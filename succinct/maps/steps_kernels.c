@@ -197,6 +197,18 @@ INLINE family_t family_of(const steps_t *t, uint64_t state, QUERIES) {
 /* What is done with a token and its place among its siblings. */
 typedef void (*visit_t)(void *to, uint64_t i, uint64_t token);
 
+typedef struct {
+    visit_t visit;
+    void *to;
+    uint64_t low, i;
+} visit_row_t;
+
+INLINE void visit_row(void *to, const huffman_t *h, uint64_t rank, uint64_t n) {
+    visit_row_t *row = to;
+    for (uint64_t i = 0; i < n; i++)
+        row->visit(row->to, row->i++, row->low + huffman_token(h, rank + i));
+}
+
 INLINE void visit_tokens(const steps_t *t, const family_t *f, visit_t visit, void *to, QUERIES) {
     const step_t *s = f->step;
     uint64_t n = f->end - f->first, at, next, w, x;
@@ -214,6 +226,12 @@ INLINE void visit_tokens(const steps_t *t, const family_t *f, visit_t visit, voi
         next = f->p;
         rice_seek(t, s, &next, NOWHERE, &at, &row);
         for (uint64_t i = 0; i < n; i++) visit(to, i, s->low + rice_token(&row));
+    } else if (s->kind == HUFFMAN) { /* in another order */
+        huffman_t row;
+        visit_row_t tokens = {visit, to, s->low, 0};
+        next = huffman_seek(t, s, f->p, &at, &row, Q);
+        huffman_read(&row, next - at, visit_row, &tokens);
+        for (; tokens.i < n; tokens.i++) visit(to, tokens.i, s->low);
     } else { /* the next n ones, which are there: they were counted when the index was loaded */
         at = s->kind == BITMAP ? s->tree_at + f->p * s->range
                                : steps_mark(t, s, f->p * s->buckets, 1, &next, Q) + 1;
@@ -239,6 +257,7 @@ INLINE void children(const steps_t *t, uint64_t state, uint32_t *tokens, uint64_
                      QUERIES) {
     family_t f = family_of(t, state, Q);
     visit_tokens(t, &f, visit_write, tokens, Q);
+    if (f.step->kind == HUFFMAN) tokens_sort(tokens, f.end - f.first);
     if (f.node)
         *states = tails_state(t, tails_parent(t, f.node, select1), f.key);
     else

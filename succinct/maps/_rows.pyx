@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Whole rows of a step, gathered from sorted keys: their sizes as Golomb-Rice codes, and these.
+"""Whole rows of a step, gathered from sorted keys: their sizes in codes, and these.
 
 A part of the keys has the rows that begin in it, so it may go on behind its last key.
 """
@@ -9,19 +9,34 @@ from libc.stdlib cimport free, realloc
 
 from succinct.trie._keys cimport Keys, common, end_of, start_of, token_t
 
-cdef extern from "succinct/maps/rice_build.h" nogil:
+cdef extern from "succinct/bits/stream.h" nogil:
     ctypedef struct stream_t:
         pass
-    ctypedef struct step_t:
-        uint64_t low, range, rows_width, tokens_at, width2, width3, chunk2_at
     void stream_open(stream_t *) noexcept
     void stream_close(stream_t *, uint64_t *) noexcept
     void stream_put(stream_t *, uint64_t *, uint64_t, uint64_t, uint64_t) noexcept
+    void stream_set(stream_t *, uint64_t *, uint64_t) noexcept
+
+cdef extern from "succinct/maps/rice_build.h" nogil:
+    cdef enum:
+        HUFFMAN
+    ctypedef struct step_t:
+        uint64_t low, range, kind, width, rows_width, buckets, tokens_at, width2, width3
+        uint64_t chunk2_at, chunk3_at, more2_at
     uint64_t rice_length_size(uint64_t, uint64_t) noexcept
     uint64_t rice_choose(const uint32_t **, uint64_t, uint64_t, uint32_t *) noexcept
     uint64_t rice_size(const uint32_t *, uint64_t, uint64_t) noexcept
     uint64_t rice_write(const step_t *, stream_t *, uint64_t *, uint64_t, uint64_t,
                         const uint32_t *, uint64_t) noexcept
+
+cdef extern from "succinct/maps/huffman_build.h" nogil:
+    ctypedef struct huffman_writer_t:
+        const uint32_t *code
+        uint64_t count
+        stream_t *to
+        uint64_t *values
+        uint64_t at
+    void huffman_put_row(huffman_writer_t *, uint32_t *, uint64_t) noexcept
 
 
 cdef class _Rows:
@@ -96,22 +111,26 @@ cdef int rows_next(_Rows self, token_t[::1] tokens) except -1 nogil:
 
 
 def measure(table, start, stop, step, low, uint64_t span, int64_t[::1] lengths,
-            int64_t[::1] sizes):
-    """Add to `sizes` the bits of the tokens of all rows of a part and then, for each parameter from
-    0 on, those of the codes of their lengths; to ``lengths[n]`` the rows of length n, if it is not
-    empty."""
-    _measure(table.tokens, _Rows(table, start, stop, step, low), span, lengths, sizes)
+            int64_t[::1] counts, int64_t[::1] sizes):
+    """Add to `sizes` the bits of the tokens of all rows of a part in Golomb-Rice codes and then, for
+    each parameter from 0 on, those of the codes of their lengths; to ``lengths[n]`` the rows of
+    length n, and to ``counts[t]`` the tokens t above the lowest, if these are not empty."""
+    _measure(table.tokens, _Rows(table, start, stop, step, low), span, lengths, counts, sizes)
 
 
 def _measure(token_t[::1] tokens, _Rows rows, uint64_t span, int64_t[::1] lengths,
-             int64_t[::1] sizes):
+             int64_t[::1] counts, int64_t[::1] sizes):
     cdef const uint32_t *coded
     cdef uint64_t count
+    cdef int64_t i
     cdef Py_ssize_t k
     with nogil:
         while rows_next(rows, tokens):
             if lengths.shape[0]:
                 lengths[rows.length] += 1
+            if counts.shape[0]:
+                for i in range(rows.length):
+                    counts[rows.row[i]] += 1
             coded = rows.row
             count = rice_choose(&coded, rows.length, span, rows.row + rows.room)
             sizes[0] += rice_size(coded, count, span)
@@ -119,16 +138,45 @@ def _measure(token_t[::1] tokens, _Rows rows, uint64_t span, int64_t[::1] length
                 sizes[k + 1] += rice_length_size(rows.length, k)
 
 
-def fill(table, start, stop, step, const int64_t[::1] place, uint64_t[::1] values, first_entry,
+def measure_code(table, start, stop, step, low, const uint32_t[::1] code, uint64_t count,
+                 const uint32_t[::1] words, int64_t[::1] size):
+    """Add to `size` the bits of all rows of a part in a Huffman code of so many tokens; `code` are
+    the numbers in front of them (huffman.h), `words` those of the tokens above the lowest
+    (huffman_build.h)."""
+    _measure_code(table.tokens, _Rows(table, start, stop, step, low), code, count, words, size)
+
+
+cdef inline void to_words(_Rows rows, const uint32_t[::1] words) noexcept nogil:
+    cdef int64_t i
+    for i in range(rows.length):
+        rows.row[i] = words[rows.row[i]]
+
+
+def _measure_code(token_t[::1] tokens, _Rows rows, const uint32_t[::1] code, uint64_t count,
+                  const uint32_t[::1] words, int64_t[::1] size):
+    cdef huffman_writer_t writer = huffman_writer_t(&code[0], count, NULL, NULL, 0)
+    with nogil:
+        while rows_next(rows, tokens):
+            to_words(rows, words)
+            huffman_put_row(&writer, rows.row, rows.length)
+    size[0] += writer.at
+
+
+def fill(table, start, stop, step, const int64_t[::1] place, uint64_t[::1] bits,
+         uint64_t[::1] values, const uint32_t[::1] code, const uint32_t[::1] words, first_entry,
          first_row, uint64_t at):
     """Write the rows of a part of a step whose row in the table of steps is `place`.
 
-    `first_entry`, `first_row` and `at` say how many entries, rows and bits of rows the parts before
-    have.
+    `code` and `words` are as for `measure_code`, or empty; `first_entry`, `first_row` and `at` say
+    how many entries, rows and bits of rows the parts before have.
     """
     cdef const step_t *s = <const step_t *>&place[0]
     rows = _Rows(table, start, stop, step, s.low)
-    _fill(table.tokens, rows, place, values, first_entry, first_row, s.tokens_at + at)
+    if s.kind == HUFFMAN:
+        _fill_code(table.tokens, rows, place, bits, values, code, words, first_row,
+                   s.tokens_at + at, at)
+    else:
+        _fill(table.tokens, rows, place, values, first_entry, first_row, s.tokens_at + at)
 
 
 def _fill(token_t[::1] tokens, _Rows rows, const int64_t[::1] place, uint64_t[::1] values,
@@ -156,3 +204,29 @@ def _fill(token_t[::1] tokens, _Rows rows, const int64_t[::1] place, uint64_t[::
             row += 1
     stream_close(&codes, &values[0])
     stream_close(&samples, &values[0])
+
+
+def _fill_code(token_t[::1] tokens, _Rows rows, const int64_t[::1] place, uint64_t[::1] bits,
+               uint64_t[::1] values, const uint32_t[::1] code, const uint32_t[::1] words,
+               uint64_t row, uint64_t at, uint64_t before):
+    cdef const step_t *s = <const step_t *>&place[0]
+    cdef uint64_t sample, group, mask = (1 << s.width) - 1, low_mask = (1 << s.width2) - 1
+    cdef stream_t codes, high, low
+    cdef huffman_writer_t writer = huffman_writer_t(&code[0], s.buckets, &codes, &values[0], at)
+    stream_open(&codes)
+    stream_open(&high)
+    stream_open(&low)
+    with nogil:
+        while rows_next(rows, tokens):
+            if row & mask == 0:
+                group = row >> s.width
+                sample = before + (writer.at - at)
+                stream_set(&high, &bits[0], s.more2_at + (sample >> s.width2) + group)
+                stream_put(&low, &values[0], s.chunk2_at + group * s.width2, s.width2,
+                           sample & low_mask)
+            to_words(rows, words)
+            huffman_put_row(&writer, rows.row, rows.length)
+            row += 1
+    stream_close(&codes, &values[0])
+    stream_close(&high, &bits[0])
+    stream_close(&low, &values[0])
