@@ -36,8 +36,8 @@ def examples(folder: Path) -> list[Path]:
         (ids, ["packed", "packed", "joint", "dac"]),
         (ids, ["rice", "packed", "rice", "rice"]),
         (words, "rice"),
-        (ids, ["huffman", "packed", "huffman", "huffman"]),
-        (words, "huffman"),
+        (ids[:90], ["huffman", "packed", "huffman", "huffman"]),
+        (words[:60], "huffman"),
         (wide, "small"),
         (wide, "joint"),
     ):
@@ -73,7 +73,7 @@ def garbage(rng: np.random.Generator, params: dict[str, Any], arrays: dict[str, 
         shape.huffman_sizes = int(rng.integers(0, 20 * entries)), n_codes
         shape.rice_sizes = rng.integers(1, 20 * entries, 1 + layouts.RICE_PARAMETERS)
         names = ["joint", "packed", "sparse", "dac", "rice"] + ["bitmap"] * (rows * span < 2**16)
-        names += ["huffman"] * (entries < 300 and span <= 2**16)
+        names += ["huffman"] * (entries < 100 and span <= 2**16)
         steps.append(layouts.choose(str(rng.choice(names)), shape))
         shapes.append(shape)
         prefixes.append(entries)

@@ -18,7 +18,6 @@ KINDS = {
     "csr": lambda keys: CsrMap.build(keys, dense_levels=1),
     "steps": lambda keys: StepMap.build(keys, "small", tail=False),
     "steps-rice": lambda keys: StepMap.build(keys, "rice"),
-    "steps-huffman": lambda keys: StepMap.build(keys, "huffman"),
     "steps-tail": lambda keys: StepMap.build(keys, "small", tail=True),
 }
 VOCABULARY = 4200  # more than a tile
