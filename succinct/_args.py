@@ -136,7 +136,7 @@ def checked_out(out: Any, like: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.N
 
 
 def values64(x: Any, what: str = "value") -> npt.NDArray[np.uint64]:
-    """Contiguous uint64 values from non-negative integers.
+    """Contiguous uint64 values from non-negative integers; a view of them where it can be one.
 
     Raises
     ------
@@ -146,8 +146,10 @@ def values64(x: Any, what: str = "value") -> npt.NDArray[np.uint64]:
     if type(x) is np.ndarray and x.dtype == np.uint64 and x.flags.c_contiguous:
         return x
     array = integers(x, what)
-    if array.dtype.kind == "i":
+    if array.dtype.kind == "i" and array.size and array.min() < 0:
         _in_range(array, 0, 2**63 - 1, what, ValueError)
+    if array.dtype == np.int64 and array.flags.c_contiguous:
+        return array.view(np.uint64)
     return np.ascontiguousarray(array, dtype=np.uint64).reshape(array.shape)
 
 

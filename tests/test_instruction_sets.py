@@ -130,6 +130,8 @@ def test_elias_fano(chosen: str, values: Callable[[np.random.Generator], Any], t
     for n in (len(bounds), 64, 63, 8, 1):
         np.testing.assert_array_equal(sequence.rank(bounds[:n]), rank[:n])
         np.testing.assert_array_equal(sequence.next_geq(bounds[:n]), following[:n])
+    assert sequence.next_geq(bounds, out=bounds) is bounds  # in place
+    np.testing.assert_array_equal(bounds, following)
     places = rng.integers(0, len(held), 20_000)
     np.testing.assert_array_equal(sequence.access(places), held[places])
     for at in (0, 100, len(places) - 1):

@@ -157,64 +157,90 @@ V4_INLINE void ef_get_512(const elias_fano_t *e, const int64_t *q, uint64_t *out
     }
 }
 
+/* How many of the n values from `place` on are smaller than what a query asks for, where there are
+ * `lanes`; n is at most 4 there, and `few` begins with the low bits of the first. */
+V4_INLINE __m512i ef_smaller_512(const elias_fano_t *e, __m512i query, __m512i place, __m512i n,
+                                 __m512i few, __mmask8 lanes) {
+    __m512i one = set_512(1), mask = set_512(e->low.mask), count = _mm512_setzero_si512(), here;
+    query = _mm512_and_si512(query, mask);
+    for (uint64_t k = 0; k < 4; k++) {
+        __mmask8 some = _mm512_mask_cmpgt_epu64_mask(lanes, n, set_512(k));
+        here = e->low.width > 14 && k
+                   ? packed_512(&e->low, _mm512_add_epi64(place, set_512(k)), some)
+                   : _mm512_srl_epi64(few, _mm_cvtsi64_si128((long long)(k * e->low.width)));
+        some = _mm512_mask_cmplt_epu64_mask(some, _mm512_and_si512(here, mask), query);
+        count = _mm512_mask_add_epi64(count, some, count, one);
+    }
+    return count;
+}
+
+/* As ef_rank_group, for GROUP queries.  The first pass has no branches, so that its loads need not
+ * wait for each other. */
 V4_INLINE void ef_rank_512(const elias_fano_t *e, const uint64_t *x, uint64_t *out, int next) {
     const bitvector_t *v = &e->high;
+    const uint64_t width = e->low.width;
     group_512_t g;
-    __m128i width = _mm_cvtsi64_si128((long long)e->low.width);
-    __m512i one = set_512(1), mask = set_512(e->low.mask);
+    __m128i shift = _mm_cvtsi64_si128((long long)width);
+    __m512i one = set_512(1), zero = _mm512_setzero_si512(), w, word, rest;
     __m512i last = set_512(v->length - v->ones - 1); /* the last bucket */
+    __m512i whole = set_512((v->length >> BLOCK_SHIFT << BLOCK_SHIFT) + 7 * 64);
     for (int i = 0; i < GROUP; i += 8) {
-        __m512i w, word, rest, high = _mm512_srl_epi64(_mm512_loadu_si512(x + i), width);
-        __m512i k = _mm512_sub_epi64(high, one);
+        __m512i k = _mm512_sub_epi64(_mm512_srl_epi64(_mm512_loadu_si512(x + i), shift), one);
         g.lanes[i / 8] = _mm512_cmplt_epu64_mask(k, last); /* not the first, nor behind the last */
-        marks_512(v, &e->zeros, k, ~0ull, &w, &word, &rest, g.lanes + i / 8);
+        marked_512(v, &e->zeros, k, ~0ull, &w, &word, &rest, g.lanes[i / 8]);
+        _mm512_storeu_si512(g.w + i, w);
+        _mm512_storeu_si512(g.x + i, word);
+        _mm512_storeu_si512(g.rest + i, rest);
+    }
+    for (int i = 0; i < GROUP; i += 8) {
+        w = _mm512_loadu_si512(g.w + i);
+        word = _mm512_loadu_si512(g.x + i);
+        rest = _mm512_loadu_si512(g.rest + i);
+        beyond_marks_512(v, ~0ull, &w, &word, &rest, g.lanes + i / 8);
         _mm512_storeu_si512(g.w + i, w);
         _mm512_storeu_si512(g.x + i, word);
         _mm512_storeu_si512(g.rest + i, rest);
     }
     drop_512(&g, GROUP);
     for (int i = 0; i < GROUP; i += 8) {
-        __m512i query = _mm512_loadu_si512(x + i), high = _mm512_srl_epi64(query, width);
-        __m512i w = _mm512_loadu_si512(g.w + i), word = _mm512_loadu_si512(g.x + i), at, n, place;
-        __m512i few, here, count = _mm512_setzero_si512();
-        __mmask8 lanes = g.lanes[i / 8], some;
+        __m512i query = _mm512_loadu_si512(x + i), high = _mm512_srl_epi64(query, shift);
+        __m512i at, place, bits = zero, few = zero, count = zero, n;
+        __mmask8 lanes = g.lanes[i / 8];
         /* The bucket: n values from value `place` on, the one of the first at bit `at`. */
-        at = _mm512_add_epi64(_mm512_slli_epi64(w, 6), _mm512_add_epi64(ctz_512(word), one));
-        word = _mm512_and_si512(word, _mm512_sub_epi64(word, one));
-        next_word_512(v, ~0ull, &w, &word, &lanes);
-        n = _mm512_sub_epi64(_mm512_add_epi64(_mm512_slli_epi64(w, 6), ctz_512(word)), at);
+        at = _mm512_slli_epi64(_mm512_loadu_si512(g.w + i), 6);
+        at = _mm512_add_epi64(at, ctz_512(_mm512_loadu_si512(g.x + i)));
+        at = _mm512_add_epi64(at, one);
         place = _mm512_sub_epi64(at, high);
-        lanes = _mm512_mask_cmple_epu64_mask(lanes, n, set_512(4));
-        query = _mm512_and_si512(query, mask);
-        few = packed_512(&e->low, place, lanes);
-        for (uint64_t k = 0; k < 4; k++) {
-            some = _mm512_mask_cmpgt_epu64_mask(lanes, n, set_512(k));
-            here = e->low.width > 14 && k
-                       ? packed_512(&e->low, _mm512_add_epi64(place, set_512(k)), some)
-                       : _mm512_srl_epi64(few, _mm_cvtsi64_si128((long long)(k * e->low.width)));
-            some = _mm512_mask_cmplt_epu64_mask(some, _mm512_and_si512(here, mask), query);
-            count = _mm512_mask_add_epi64(count, some, count, one);
+        if (next || width) { /* the high bits from there on, of which there are 57 */
+            lanes = _mm512_mask_cmple_epu64_mask(lanes, at, whole);
+            bits = from_bit_512(v->words, at, lanes);
         }
-        place = _mm512_add_epi64(place, count);
+        if (width) {
+            n = ctz_512(_mm512_andnot_si512(bits, set_512(~0ull)));
+            lanes = _mm512_mask_cmple_epu64_mask(lanes, n, set_512(4));
+            few = packed_512(&e->low, place, lanes);
+            count = ef_smaller_512(e, query, place, n, few, lanes);
+            place = _mm512_add_epi64(place, count);
+        }
         if (next) {
-            at = _mm512_add_epi64(at, count); /* from here on there is a one, that of the value */
-            some = _mm512_mask_cmplt_epu64_mask(lanes, place, set_512(e->low.length));
-            lanes = some;
-            w = _mm512_srli_epi64(at, 6);
-            word = gather_512(v->words, w, some);
-            word = _mm512_and_si512(word, _mm512_sllv_epi64(set_512(~0ull),
-                                                            _mm512_and_si512(at, set_512(63))));
-            next_word_512(v, 0, &w, &word, &lanes);
-            at = _mm512_add_epi64(_mm512_slli_epi64(w, 6), ctz_512(word));
-            here = _mm512_and_si512(packed_512(&e->low, place, some), mask);
-            place = _mm512_or_si512(_mm512_sll_epi64(_mm512_sub_epi64(at, place), width), here);
+            bits = _mm512_srlv_epi64(bits, count); /* the first one there is that of the value */
+            lanes = _mm512_mask_test_epi64_mask(lanes, bits, bits);
+            high = _mm512_sll_epi64(_mm512_add_epi64(high, ctz_512(bits)), shift);
+            if (width > 11) {
+                few = packed_512(&e->low, place, lanes);
+            } else if (width) { /* the low bits of five values are there */
+                few = _mm512_srlv_epi64(few, _mm512_mullo_epi64(count, set_512(width)));
+            }
+            place = _mm512_or_si512(high, _mm512_and_si512(few, set_512(e->low.mask)));
         }
-        _mm512_storeu_si512(out + i, place);
-        for (uint32_t others = 0xffu & ~lanes; others; others &= others - 1) {
-            int k = i + __builtin_ctz(others);
-            out[k] = ef_rank_one(e, x[k], next);
-        }
+        g.lanes[i / 8] = lanes;
+        _mm512_storeu_si512(out + i, _mm512_mask_mov_epi64(query, lanes, place));
     }
+    for (int i = 0; i < GROUP; i += 8)
+        for (uint32_t others = 0xffu & ~g.lanes[i / 8]; others; others &= others - 1) {
+            int k = i + __builtin_ctz(others);
+            out[k] = ef_rank_one(e, out[k], next);
+        }
 }
 
 V4 static size_t ef_get_v4_batch(const elias_fano_t *e, const int64_t *q, uint64_t *out, size_t n) {

@@ -42,26 +42,33 @@ V4_INLINE void next_word_512(const bitvector_t *v, uint64_t flip, __m512i *w, __
     }
 }
 
-/* The words of ones (or zeros) number k, without what comes before their marks, and how many come
- * before them there; as marks_select. */
-V4_INLINE void marks_512(const bitvector_t *v, const marks_t *m, __m512i k, uint64_t flip,
-                         __m512i *w, __m512i *x, __m512i *rest, __mmask8 *lanes) {
+/* The words where ones (or zeros) number k are to be found, without what comes before their marks,
+ * and how many come before them there; as marks_select, as far as the mark counts. */
+V4_INLINE void marked_512(const bitvector_t *v, const marks_t *m, __m512i k, uint64_t flip,
+                          __m512i *w, __m512i *x, __m512i *rest, __mmask8 lanes) {
     __m128i shift = _mm_cvtsi64_si128((long long)m->shift);
-    __m512i mark = gather_512((const uint64_t *)m->mark, _mm512_srl_epi64(k, shift), *lanes);
+    __m512i mark = gather_512((const uint64_t *)m->mark, _mm512_srl_epi64(k, shift), lanes);
     __m512i at = _mm512_and_si512(mark, set_512(UINT32_MAX)), upto = _mm512_srli_epi64(mark, 32);
     at = _mm512_add_epi64(at, set_512(m->begin));
     __m512i tops = set_512(0x80808080), left = _mm512_and_si512(k, set_512((1ull << m->shift) - 1));
     __m512i within = _mm512_or_si512(_mm512_mul_epu32(left, set_512(0x01010101)), tops);
     within = _mm512_and_si512(_mm512_sub_epi64(within, upto), tops);
-    __m512i passed = _mm512_popcnt_epi64(within), count;
-    __mmask8 first = _mm512_testn_epi64_mask(passed, passed), more;
+    __m512i passed = _mm512_popcnt_epi64(within);
+    __mmask8 first = _mm512_testn_epi64_mask(passed, passed);
     upto = _mm512_srlv_epi64(_mm512_slli_epi64(upto, 8), _mm512_slli_epi64(passed, 3));
-    left = _mm512_sub_epi64(left, _mm512_and_si512(upto, set_512(0xff)));
+    *rest = _mm512_sub_epi64(left, _mm512_and_si512(upto, set_512(0xff)));
     *w = _mm512_add_epi64(_mm512_srli_epi64(at, 6), passed);
-    *x = _mm512_xor_si512(gather_512(v->words, *w, *lanes), set_512(flip));
+    *x = _mm512_xor_si512(gather_512(v->words, *w, lanes), set_512(flip));
     at = _mm512_sllv_epi64(set_512(~0ull), _mm512_and_si512(at, set_512(63)));
     *x = _mm512_mask_and_epi64(*x, first, *x, at);
-    for (int far = 0;; far++) { /* behind the words that the mark counts */
+}
+
+/* Go on behind the words that the marks count. */
+V4_INLINE void beyond_marks_512(const bitvector_t *v, uint64_t flip, __m512i *w, __m512i *x,
+                                __m512i *rest, __mmask8 *lanes) {
+    __m512i left = *rest, count;
+    __mmask8 more;
+    for (int far = 0;; far++) {
         count = _mm512_popcnt_epi64(*x);
         more = _mm512_mask_cmple_epu64_mask(*lanes, count, left);
         if (more == 0) break;
@@ -74,6 +81,12 @@ V4_INLINE void marks_512(const bitvector_t *v, const marks_t *m, __m512i k, uint
         *x = _mm512_mask_xor_epi64(*x, more, gather_512(v->words, *w, more), set_512(flip));
     }
     *rest = _mm512_maskz_mov_epi64(*lanes, left);
+}
+
+V4_INLINE void marks_512(const bitvector_t *v, const marks_t *m, __m512i k, uint64_t flip,
+                         __m512i *w, __m512i *x, __m512i *rest, __mmask8 *lanes) {
+    marked_512(v, m, k, flip, w, x, rest, *lanes);
+    beyond_marks_512(v, flip, w, x, rest, lanes);
 }
 
 /* What is known of a group of queries between one look at memory and the next. */
