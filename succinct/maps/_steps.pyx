@@ -19,7 +19,7 @@ from succinct.bits.bitvector import isa
 
 cdef extern from "succinct/maps/steps.h" nogil:
     ctypedef struct step_t:
-        uint64_t entries, start, rows, low, range
+        uint64_t entries, start, rows, low, range, kind, buckets
     ctypedef struct steps_t:
         const step_t *step
         uint64_t n_steps, n_states
@@ -47,6 +47,7 @@ cdef extern from "succinct/maps/steps.h" nogil:
         void (*mask)(const steps_t *, const uint64_t *, uint32_t *, size_t, uint64_t,
                      size_t) noexcept nogil
     const uint64_t DEAD, NOWHERE
+    const uint64_t HUFFMAN
     ctypedef struct reader_t:
         uint64_t at
     const steps_kernels_t *steps_kernels_for(int) noexcept
@@ -73,12 +74,16 @@ cdef extern from * nogil:
     #define plain_entries(t, s, p, first) steps_entries(t, s, p, first, PLAIN)
     #define plain_token(t, s, p, e, at) steps_token(t, s, p, e, at, PLAIN)
     #define plain_parent(t, s, e, token) steps_parent(t, s, e, token, PLAIN)
+    #define plain_row_of(t, s, e) steps_row_of(t, s, e, PLAIN)
+    #define plain_huffman_row(t, s, p, tokens) huffman_row(t, s, p, tokens, PLAIN)
     #define plain_key(t, number, e) steps_key(t, number, e, PLAIN)
     """
     uint64_t plain_row(const steps_t *, uint64_t, uint64_t) noexcept
     uint64_t plain_entries(const steps_t *, const step_t *, uint64_t, uint64_t *) noexcept
     uint64_t plain_token(const steps_t *, const step_t *, uint64_t, uint64_t, reader_t *) noexcept
     uint64_t plain_parent(const steps_t *, const step_t *, uint64_t, uint64_t *) noexcept
+    uint64_t plain_row_of(const steps_t *, const step_t *, uint64_t) noexcept
+    void plain_huffman_row(const steps_t *, const step_t *, uint64_t, uint32_t *) noexcept
     uint64_t plain_key(const steps_t *, uint64_t, uint64_t *) noexcept
 
 
@@ -266,13 +271,19 @@ cdef class StepsCore(Core):
         The prefixes of every length are counted into `prefixes`, which comes zeroed.
         """
         cdef uint64_t depth, p, e, token, before, next_entry, below, above, first, end
+        cdef uint64_t above_it
         cdef const step_t *s
         cdef reader_t reader
         cdef uint32_t[::1] least = np.full(low.shape[0], 2**32 - 1, np.uint32)
         cdef uint32_t[::1] most = np.zeros(low.shape[0], np.uint32)
+        cdef uint32_t[::1] tokens
+        cdef bint whole  # rows that are read at once: token by token would take too long
         prefixes[0] = 1
         for depth in range(self.t.n_steps):
             s = self.t.step + depth
+            whole = s.kind == HUFFMAN
+            if whole:
+                tokens = np.empty(s.buckets, np.uint32)
             next_entry, below, above = 0, NOWHERE, 0
             for p in range(s.rows):
                 end = plain_entries(&self.t, s, p, &first)
@@ -280,13 +291,24 @@ cdef class StepsCore(Core):
                     return f"row {p} of step {depth} does not begin where the one before ends"
                 next_entry = end
                 reader.at, before = NOWHERE, 0
+                if whole:
+                    if end - first > s.buckets:
+                        return f"row {p} of step {depth} has {end - first} of {s.buckets} tokens"
+                    plain_huffman_row(&self.t, s, p, &tokens[0])
                 for e in range(first, end):
-                    token = <uint32_t>plain_token(&self.t, s, p, e, &reader)
+                    if whole:
+                        token = tokens[e - first]
+                    else:
+                        token = <uint32_t>plain_token(&self.t, s, p, e, &reader)
                     if e > first and token <= before:
                         return f"the tokens of row {p} of step {depth} do not ascend"
                     before = token
                     below, above = min(below, token), max(above, token)
-                    if plain_parent(&self.t, s, e, &token) != p or token != before:
+                    if whole:
+                        above_it = plain_row_of(&self.t, s, e)
+                    else:
+                        above_it = plain_parent(&self.t, s, e, &token)
+                    if above_it != p or token != before:
                         return f"entry {e} of step {depth} does not lead back to row {p}"
                 prefixes[depth + 1] += end - first
             if next_entry != s.entries:

@@ -90,7 +90,17 @@ typedef struct {
     uint64_t end;            /* of the stream; the tokens by rank are CODE_TABLE behind it */
     uint64_t count, width;   /* of the tokens by rank */
     uint64_t at, window, have;
+    uint8_t shortest, longest; /* codes */
 } huffman_t;
+
+INLINE void huffman_open(huffman_t *h, const uint64_t *values, uint64_t at, uint64_t end,
+                         uint64_t count, uint64_t width) {
+    const uint32_t *code = (const uint32_t *)(values + (end >> 6));
+    uint64_t longest = huffman_length(code, (1 << CODE_BITS) - 1);
+    *h = (huffman_t){.values = values, .code = code, .end = end, .count = count, .width = width,
+                     .at = at, .shortest = (uint8_t)huffman_length(code, 0),
+                     .longest = (uint8_t)longest};
+}
 
 INLINE uint64_t reverse64(uint64_t x) {
     x = (x >> 1 & 0x5555555555555555) | (x & 0x5555555555555555) << 1;
@@ -175,7 +185,7 @@ typedef struct {
 /* Read a row of c tokens. */
 INLINE void huffman_read(huffman_t *h, uint64_t c, huffman_visit_t visit, void *to) {
     huffman_node_t waiting[CODE_BITS + 1]; /* right halves, by depth */
-    huffman_node_t node = {(uint32_t)c, (uint32_t)h->count, 0, 0, 0}, right;
+    huffman_node_t node = {(uint32_t)c, (uint32_t)h->count, 0, h->shortest, h->longest}, right;
     uint64_t x = 0, depth = 0, left;
     uint32_t mask = 0; /* which of these there are */
     if (c >= node.n) {
@@ -183,8 +193,6 @@ INLINE void huffman_read(huffman_t *h, uint64_t c, huffman_visit_t visit, void *
         return;
     }
     if (c == 0) return;
-    node.first = (uint8_t)huffman_length(h->code, 0);
-    node.last = (uint8_t)huffman_length(h->code, (1 << CODE_BITS) - 1);
     for (;;) {
         while (node.c > 1 && node.c < node.n) {
             uint64_t half = 1ull << (CODE_BITS - 1 - depth++), middle = x + half;

@@ -30,6 +30,7 @@ class _Measured(NamedTuple):
     least: float  # bits, whatever codes it has
     by_labels: float  # those of codes of single tokens
     counts: Table  # of the tokens
+    typical: float  # tokens of the row of an entry drawn at random
 
 
 class Rows:
@@ -82,11 +83,11 @@ class Rows:
         plain = {i: self.steps[i] for i in found}
         most = _TOO_LARGE * (now + sum(found[i].least - self._size(i) for i in found))
         rice = {i: layouts.choose("rice", self.shapes[i]) for i in found}
-        now = self._take(rice, now, most)
+        now = self._take(rice, found, now, most)
         if now > most:
             promising = [i for i in found if found[i].by_labels < self._size(i)]
             huffman = {i: self._huffman(i, found[i].counts) for i in promising}
-            now = self._take(huffman, now, most)
+            now = self._take(huffman, found, now, most)
             now = self._take_back(plain, now, most)
         # What room is left goes into samples, which make steps faster.
         while coded := [i for i in found if self.steps[i].kind in (RICE, HUFFMAN)]:
@@ -100,11 +101,13 @@ class Rows:
                 break
             self.steps[i] = denser
 
-    def _take(self, others: dict[int, Step], now: float, most: float) -> float:
-        """Replace steps by others, as long as all take too much, those first that gain most;
-        returns what all take then."""
+    def _take(
+        self, others: dict[int, Step], found: dict[int, _Measured], now: float, most: float
+    ) -> float:
+        """Replace steps by others, as long as all take too much, those first that gain most for
+        what it takes to read their rows; returns what all take then."""
         gains = {i: self._size(i) - self._size(i, step) for i, step in others.items()}
-        for i in sorted(gains, key=lambda i: -gains[i]):
+        for i in sorted(gains, key=lambda i: -gains[i] / found[i].typical):
             if now > most and gains[i] > 0:
                 now -= gains[i]
                 self.steps[i] = others[i]
@@ -128,7 +131,9 @@ class Rows:
         shape.rice_sizes = sizes.sum(axis=0)
         of_length, counts = lengths.sum(axis=0), each.sum(axis=0)
         by_labels = layouts.least_label_bits(shape, of_length, counts)
-        return _Measured(min(by_labels, layouts.least_bits(shape, of_length)), by_labels, counts)
+        least = min(by_labels, layouts.least_bits(shape, of_length))
+        typical = float(of_length @ np.arange(shape.range + 1) ** 2 / shape.entries)
+        return _Measured(least, by_labels, counts, typical)
 
     def _huffman(self, i: int, counts: Table) -> Step:
         self._codes[i] = code = codes.code_of(counts)

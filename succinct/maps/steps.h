@@ -298,13 +298,20 @@ INLINE uint64_t huffman_seek(const steps_t *t, const step_t *s, uint64_t p, uint
     rows_t rows = rows_open(t, s, group << s->width, Q);
     place = (place - s->more2_at - group) << s->width2 |
             values_get(t->values, s->chunk2_at + group * s->width2, s->width2);
-    h->values = t->values;
-    h->code = (const uint32_t *)(t->values + (s->chunk3_at >> 6));
-    h->end = s->chunk3_at, h->count = s->buckets, h->width = s->width3;
-    h->at = s->tokens_at + place, h->window = h->have = 0;
+    huffman_open(h, t->values, s->tokens_at + place, s->chunk3_at, s->buckets, s->width3);
     while (rows.p < p) huffman_read(h, rows_next(t, s, &rows), huffman_visit_none, NULL);
     *first = rows.first;
     return rows.first + rows_next(t, s, &rows);
+}
+
+/* Write the tokens of row p, ascending, of which there may be as many as have a code. */
+INLINE void huffman_row(const steps_t *t, const step_t *s, uint64_t p, uint32_t *tokens, QUERIES) {
+    huffman_t h;
+    uint64_t first, end = huffman_seek(t, s, p, &first, &h, Q);
+    uint32_t *to = tokens;
+    huffman_read(&h, end - first, huffman_visit_write, &to);
+    tokens_sort(tokens, (uint64_t)(to - tokens));
+    while (to > tokens) *--to += (uint32_t)s->low;
 }
 
 /* Token k of those of row p, in ascending order. */
