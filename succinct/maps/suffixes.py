@@ -120,8 +120,8 @@ def may_pay(passes: Passes, place: Layout) -> bool:
     tokens, offsets = _chains.gather_chains(keys, origin, span, True)
     ends = Passes(KeyTable.from_flat(tokens, offsets, key_ids=False), passes.threads)
     links, nodes = factor * len(origin), factor * float(ends.prefixes[1:].sum())
-    # A node takes about what an entry of the steps does. A link takes what the number of nodes needs:
-    # low numbers are frequent and have shorter codes, but these take flags.
+    # A node takes about what an entry of the steps does, a link what the number of nodes needs: low
+    # numbers are frequent and have shorter codes, but these take flags.
     entry = sum(map(sum, place.step_bits)) / passes.entries.sum()
     folded = links * np.log2(nodes) + nodes * entry
     return bool(folded < factor * len(tokens) * entry)
