@@ -109,9 +109,9 @@ INLINE void ef_rank_group(const elias_fano_t *e, const uint64_t *x, uint64_t *ou
 /* ---- AVX-512: eight queries at once.  Whichever of them are out of the ordinary (a search over
  * many words, a crowded bucket) are left to the functions above. ------------------------------- */
 
-/* Integers i of at most 57 bits, with what lies behind them. */
+/* Integers i < 2**32 of at most 57 bits, with what lies behind them. */
 V4_INLINE __m512i packed_512(const packed_t *p, __m512i i, __mmask8 lanes) {
-    return from_bit_512(p->words, _mm512_mullo_epi64(i, set_512(p->width)), lanes);
+    return from_bit_512(p->words, _mm512_mul_epu32(i, set_512(p->width)), lanes);
 }
 
 V3 static __attribute__((noinline)) uint64_t ef_get_one(const elias_fano_t *e, uint64_t i) {
@@ -125,7 +125,7 @@ V3 static __attribute__((noinline)) uint64_t ef_rank_one(const elias_fano_t *e, 
     return out;
 }
 
-/* Whether the sequence is one for the functions below. */
+/* Whether the sequence is one for the functions below; with marks it has less than 2**32 values. */
 V4_INLINE int ef_suits_512(const elias_fano_t *e, const marks_t *marks) {
     return marks->mark != NULL && e->low.width <= 57;
 }
@@ -193,9 +193,11 @@ V4_INLINE void ef_rank_512(const elias_fano_t *e, const uint64_t *x, uint64_t *o
         _mm512_storeu_si512(g.rest + i, rest);
     }
     for (int i = 0; i < GROUP; i += 8) {
-        w = _mm512_loadu_si512(g.w + i);
         word = _mm512_loadu_si512(g.x + i);
         rest = _mm512_loadu_si512(g.rest + i);
+        __m512i count = _mm512_popcnt_epi64(word);
+        if (!_mm512_mask_cmple_epu64_mask(g.lanes[i / 8], count, rest)) continue;
+        w = _mm512_loadu_si512(g.w + i);
         beyond_marks_512(v, ~0ull, &w, &word, &rest, g.lanes + i / 8);
         _mm512_storeu_si512(g.w + i, w);
         _mm512_storeu_si512(g.x + i, word);
@@ -229,7 +231,7 @@ V4_INLINE void ef_rank_512(const elias_fano_t *e, const uint64_t *x, uint64_t *o
             if (width > 11) {
                 few = packed_512(&e->low, place, lanes);
             } else if (width) { /* the low bits of five values are there */
-                few = _mm512_srlv_epi64(few, _mm512_mullo_epi64(count, set_512(width)));
+                few = _mm512_srlv_epi64(few, _mm512_mul_epu32(count, set_512(width)));
             }
             place = _mm512_or_si512(high, _mm512_and_si512(few, set_512(e->low.mask)));
         }
