@@ -134,6 +134,9 @@ def test_elias_fano(chosen: str, values: Callable[[np.random.Generator], Any], t
     np.testing.assert_array_equal(bounds, following)
     places = rng.integers(0, len(held), 20_000)
     np.testing.assert_array_equal(sequence.access(places), held[places])
+    own = places.copy()
+    sequence.access(own, out=own.view(np.uint64))  # in place
+    np.testing.assert_array_equal(own.view(np.uint64), held[places])
     for at in (0, 100, len(places) - 1):
         wrong = places.copy()
         wrong[at] = len(held)
