@@ -110,10 +110,11 @@ class PackedTrie(Peer):
 
     def build(self) -> None:
         self.free()
-        tokens, offsets = self._keys.tokens, self._keys.offsets
+        tokens = np.ascontiguousarray(self._keys.tokens, np.uint32)  # held during the call
+        offsets = self._keys.offsets
         self._trie = ctypes.c_void_p(
             self._native.packed_build(
-                pointer(np.ascontiguousarray(tokens, np.uint32), np.uint32),
+                pointer(tokens, np.uint32),
                 pointer(offsets, np.int64),
                 ctypes.c_int64(len(offsets) - 1),
                 ctypes.c_int64(self._keys.max_length),
