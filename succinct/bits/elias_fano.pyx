@@ -128,10 +128,12 @@ cdef class EliasFano:
         if isinstance(i, slice):
             i = np.arange(*i.indices(len(self)))
         array = plain_positions(i, self.e.low.length)
-        result = np.empty(array.shape, np.uint64) if out is None \
-            else checked_out(out, array, np.uint64)
-        if np.may_share_memory(result, array):
-            array = array.copy()  # positions are read again when some values have been written
+        if out is None:
+            result = np.empty(array.shape, np.uint64)
+        else:
+            result = checked_out(out, array, np.uint64)
+            if np.may_share_memory(result, array):
+                array = array.copy()  # they are read again when some values have been written
         cdef const int64_t[::1] q = array.reshape(-1)
         cdef uint64_t[::1] o = result.reshape(-1)
         cdef size_t n = q.shape[0]

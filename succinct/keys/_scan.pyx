@@ -12,6 +12,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 cdef extern from "succinct/keys/compare.h" nogil:
+    uint64_t splitters_upto(const uint64_t *, uint64_t, uint64_t) noexcept
     uint64_t bytes_common(const void *, const void *, uint64_t) noexcept
 
 ctypedef fused token_t:
@@ -370,7 +371,7 @@ def part_rows(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t 
               int64_t[::1] n_rows, int64_t[::1] n_tokens):
     """parts[i] = how many of the splitters, a power of two less one, are not above what `pack_next`
     makes of the first tokens of row i. Adds up the rows of each part and their tokens."""
-    cdef Py_ssize_t i, part, half, start, stop
+    cdef Py_ssize_t i, part, start, stop
     cdef const token_t* data = &tokens[0]
     cdef const int64_t* bounds = NULL
     cdef uint64_t word
@@ -381,11 +382,7 @@ def part_rows(const token_t[::1] tokens, const int64_t[::1] offsets, Py_ssize_t 
             start = row_start(bounds, length, i)
             stop = row_start(bounds, length, i + 1)
             word = next_word(data, start, stop, bits, count)
-            part = 0
-            half = (splitters.shape[0] + 1) // 2
-            while half:
-                part += half if splitters[part + half - 1] <= word else 0
-                half //= 2
+            part = splitters_upto(&splitters[0], splitters.shape[0], word)
             parts[i] = <uint8_t>part
             n_rows[part] += 1
             n_tokens[part] += stop - start

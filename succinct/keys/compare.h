@@ -28,4 +28,12 @@ INLINE uint64_t bytes_common(const void *left, const void *right, uint64_t n) {
     return (x = bytes_apart(a + i, b + i)) ? i + (__builtin_ctzll(x) >> 3) : n;
 }
 
+/* How many of n ascending splitters, a power of two less one, are not above a word. */
+INLINE uint64_t splitters_upto(const uint64_t *splitters, uint64_t n, uint64_t word) {
+    uint64_t count = 0;
+    for (uint64_t half = (n + 1) / 2; half; half /= 2)
+        count += splitters[count + half - 1] <= word ? half : 0;
+    return count;
+}
+
 #endif

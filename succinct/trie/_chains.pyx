@@ -20,6 +20,9 @@ ctypedef fused span_t:
     uint16_t
     uint32_t
 
+cdef extern from "succinct/keys/compare.h" nogil:
+    uint64_t splitters_upto(const uint64_t *, uint64_t, uint64_t) noexcept
+
 cdef extern from * nogil:
     int __builtin_ctzll(unsigned long long) noexcept
 
@@ -267,7 +270,7 @@ def _part_ends(token_t[::1] tokens, const uint64_t[::1] last, const span_t[::1] 
                const uint32_t[::1] ranks, int bits, int64_t count, const uint64_t[::1] splitters,
                uint8_t[::1] parts, int64_t[::1] sizes):
     cdef ones_t ones = ones_of(last, tokens.shape[0])
-    cdef int64_t i, j, at, n, part, half
+    cdef int64_t i, j, at, n, part
     cdef uint64_t word
     cdef const uint32_t *rank = &ranks[0] if ranks.shape[0] else NULL
     with nogil:
@@ -279,11 +282,7 @@ def _part_ends(token_t[::1] tokens, const uint64_t[::1] last, const span_t[::1] 
                 word = (word << bits) + (rank[tokens[j]] if rank else <uint64_t>tokens[j]) + 1
             if n < count:
                 word <<= bits * (count - n)
-            part = 0
-            half = (splitters.shape[0] + 1) // 2
-            while half:
-                part += half if splitters[part + half - 1] <= word else 0
-                half //= 2
+            part = splitters_upto(&splitters[0], splitters.shape[0], word)
             parts[i] = <uint8_t>part
             sizes[part] += 1
 
